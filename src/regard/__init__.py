@@ -1,0 +1,43 @@
+"""regard: every sequence model on the road to the Transformer, trained, decoded, measured and looked into.
+
+    import regard
+    translator = regard.load()                         # the bundled English-German model, or a run folder
+    translator.translate(["Good morning."], beam=5)
+    regard.train(src="a.en", tgt="a.de", out="run")
+    regard.evaluate(model="run", src="test.en", ref="test.de")
+
+Names are imported when first used, so that `import regard` costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["RegardError", "SearchConfig", "Translator", "evaluate", "load", "resume", "train"]
+
+if TYPE_CHECKING:
+    from regard.core.errors import RegardError
+    from regard.evaluation.run import evaluate
+    from regard.search.config import SearchConfig
+    from regard.tasks.pretrained import load
+    from regard.tasks.translation import Translator
+    from regard.training.run import resume, train
+
+_PLACES = {
+    "RegardError": "regard.core.errors",
+    "SearchConfig": "regard.search.config",
+    "Translator": "regard.tasks.translation",
+    "evaluate": "regard.evaluation.run",
+    "load": "regard.tasks.pretrained",
+    "resume": "regard.training.run",
+    "train": "regard.training.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PLACES:
+        import importlib
+
+        return getattr(importlib.import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -1,0 +1,196 @@
+"""The `regard` command. Each verb is a thin layer over a documented function; imports are inside the verbs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="regard",
+    help="Train, decode, measure and look into sequence models, from word vectors to the Transformer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+ModelOption = Annotated[Path | None, typer.Option("--model", "-m", help="A run folder. Default: the bundled English-German model.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("regard-demo"),
+    seconds: Annotated[int, typer.Option(help="How long to train.", min=5, max=3600)] = 170,
+) -> None:
+    """Translate with the bundled model, then train a small Transformer from nothing, score it and show what it learnt."""
+    from regard.cli.demo import run_demo
+
+    run_demo(out, seconds)
+
+
+@app.command()
+def train(
+    recipe: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [section.key=value ...]", help="A recipe (name or path) and settings that go over it.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The new run's folder.")] = None,
+    src: Annotated[str, typer.Option(help="Source text, one sentence per line (.gz and .xz too).")] = "",
+    tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that stopped.")] = None,
+    start_from: Annotated[Path | None, typer.Option("--from", metavar="DIR", help="Start a new run from a trained model (fine-tuning).")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,
+) -> None:
+    """Train a model: from a recipe, or from two aligned text files."""
+    from regard.core.errors import ConfigError
+    from regard.training.progress import Reporter
+    from regard.training.run import resume as resume_run
+    from regard.training.run import train as train_run
+
+    words = recipe or []
+    names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
+    report = Reporter(quiet)
+    if resume is not None:
+        if words or src or tgt or start_from is not None or out is not None:
+            raise ConfigError("--resume", "a run goes on with the settings it began with", "Leave the other arguments out, or start a new run with --from")
+        result = resume_run(resume, report)
+    else:
+        if len(names) > 1:
+            raise ConfigError("train", f"more than one recipe is given ({', '.join(names)})", "Write settings as section.key=value")
+        if out is None:
+            raise ConfigError("train", "there is no output folder", "Give --out DIR")
+        result = train_run(names[0] if names else None, out=out, src=src, tgt=tgt, settings=settings, start_from=start_from, report=report)
+    if result.interrupted is not None:
+        typer.echo(f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {result.folder}", err=True)
+        raise typer.Exit(128 + result.interrupted)
+    report.say(f"Done: {result.folder}. Translate with: regard translate --model {result.folder} \"...\"")
+
+
+@app.command()
+def translate(
+    text: Annotated[list[str] | None, typer.Argument(help="Text to translate. Without it, lines are read from standard input.")] = None,
+    model: ModelOption = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    nbest: Annotated[int | None, typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score.")] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="The exponent of the length normalisation.")] = None,
+    length_norm: Annotated[str | None, typer.Option(help="gnmt, plain or none.")] = None,
+    coverage: Annotated[float | None, typer.Option(help="Weight of GNMT's coverage penalty.")] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="Forbid n-grams of this size to appear twice.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Most tokens of a translation.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is tamer, above 1 wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
+    top_p: Annotated[float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")] = None,
+    min_p: Annotated[float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
+    prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Translate text: arguments, or standard input line by line."""
+    from regard.cli.translate import run_translate
+
+    changes = {
+        "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
+        "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
+    }  # fmt: skip
+    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, as_json, device)
+
+
+@app.command()
+def score(
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Translations to score.")],
+    model: ModelOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Log-probability of given translations, one line per pair."""
+    from regard.cli.translate import run_score
+
+    run_score(src, tgt, model, as_json, device)
+
+
+@app.command()
+def evaluate(
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    ref: Annotated[Path, typer.Option(help="Reference translations.")],
+    model: ModelOption = None,
+    against: Annotated[Path | None, typer.Option(help="A second system: a run folder, or a file of its translations.")] = None,
+    tokenized: Annotated[bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length into this .png, .svg or .pdf.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the translations here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?"""
+    from regard.cli.evaluate import run_evaluate
+
+    run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, device)
+
+
+@app.command()
+def models() -> None:
+    """The architectures that can be trained, and the models that ship with regard."""
+    from regard.cli.show import run_models
+
+    run_models()
+
+
+@app.command()
+def recipes(name: Annotated[str | None, typer.Argument(help="Print this recipe.")] = None) -> None:
+    """The recipes that ship with regard."""
+    from regard.cli.show import run_recipes
+
+    run_recipes(name)
+
+
+@app.command()
+def show(folder: Annotated[Path | None, typer.Argument(help="A run folder. Default: the bundled model.")] = None) -> None:
+    """A run's card: model, data, scores, command."""
+    from regard.cli.show import run_show
+
+    run_show(folder)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from regard import __version__
+
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+    pass
+
+
+def run() -> None:
+    """The entry point: errors that a user can mend are one sentence on standard error, without a traceback."""
+    from regard.core.errors import RegardError
+
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    try:
+        app()
+    except RegardError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:  # the reader of our output has gone: end quietly, as other filters do
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    run()

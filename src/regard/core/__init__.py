@@ -1,0 +1,1 @@
+"""The ground: types, errors, configuration, registries and files."""

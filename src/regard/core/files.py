@@ -1,0 +1,152 @@
+"""Files that survive a crash: atomic writes, folders that appear whole, and manifests of SHA-256 checksums."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+
+from regard.core.errors import CheckpointError
+
+MANIFEST = "manifest.json"
+MAX_JSON_BYTES = 64 << 20
+
+
+def sha256_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file so that, whatever happens, either the old or the new content is there."""
+    partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        _sync(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """Reads a JSON file of bounded size; a damaged one is a CheckpointError."""
+    try:
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise CheckpointError(path, "the file is too large to be what it claims", "Restore it from a copy")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(path, "the file is missing", "Check that the folder is a whole run or checkpoint") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(path, f"the file cannot be read ({error})", "Restore it from a copy") from None
+    except (json.JSONDecodeError, RecursionError):
+        raise CheckpointError(path, "the file is damaged: it is not valid JSON", "Restore it from a copy") from None
+
+
+def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
+    """Makes a folder appear whole or not at all: filled beside its place, checksummed, synced, then renamed."""
+    partial = final.with_name(f".{final.name}.partial-{os.getpid()}")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        fill(partial)
+        write_manifest(partial)
+        for file in partial.iterdir():
+            _sync(file)
+        _sync(partial)
+        if final.exists():
+            replaced = final.with_name(f".{final.name}.replaced-{os.getpid()}")
+            os.rename(final, replaced)
+            os.rename(partial, final)
+            shutil.rmtree(replaced, ignore_errors=True)
+        else:
+            os.rename(partial, final)
+        _sync(final.parent)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def remove_partials(folder: Path) -> None:
+    """Removes what a killed process left half-written in a folder."""
+    for entry in folder.glob(".*.partial-*"):
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                entry.unlink()
+    for entry in folder.glob(".*.replaced-*"):
+        whole = entry.with_name(entry.name[1:].rsplit(".replaced-", 1)[0])
+        if not whole.exists():
+            os.rename(entry, whole)
+        else:
+            shutil.rmtree(entry, ignore_errors=True)
+
+
+def write_manifest(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Writes size and SHA-256 of the named files (all, by default) into the folder's manifest."""
+    chosen = sorted(names) if names is not None else sorted(p.name for p in folder.iterdir() if p.is_file() and p.name != MANIFEST)
+    files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)} for name in chosen}
+    write_json(folder / MANIFEST, {"format": 1, "files": files})
+
+
+def check_manifest(folder: Path, names: Iterable[str] | None = None) -> None:
+    """Raises a CheckpointError unless every named file (all listed ones, by default) is what the manifest says."""
+    manifest = read_json(folder / MANIFEST)
+    files = manifest.get("files") if isinstance(manifest, dict) else None
+    if not isinstance(files, dict):
+        raise CheckpointError(folder / MANIFEST, "it is not a manifest", "Restore the folder from a copy")
+    for name in names if names is not None else files:
+        entry = files.get(name)
+        path = folder / name
+        if not isinstance(entry, dict) or Path(name).name != name:
+            raise CheckpointError(path, "the manifest does not list it", "Restore the folder from a copy")
+        if path.is_symlink() or not path.is_file():
+            raise CheckpointError(path, "the file is missing", "Restore the folder from a copy")
+        if path.stat().st_size != entry.get("bytes"):
+            raise CheckpointError(path, f"the file is truncated or changed ({path.stat().st_size} bytes, not {entry.get('bytes')})", "Restore it from a copy")
+        if sha256_of(path) != entry.get("sha256"):
+            raise CheckpointError(path, "the file is corrupted: its SHA-256 is not the one in the manifest", "Restore it from a copy")
+
+
+def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Writes tensors as safetensors, atomically, from contiguous copies on the CPU."""
+    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    write_bytes(path, safetensors.torch.save(plain, dict(metadata) if metadata else None))
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Reads a safetensors file; a foreign or damaged one is a CheckpointError."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise CheckpointError(path, "the weights are missing", "Check that the folder is a whole run") from None
+    except IsADirectoryError:
+        raise CheckpointError(path, "it is a directory, not a weight file", "Check the folder") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(path, f"it is not a readable safetensors file ({error})", "Restore it from a copy") from None

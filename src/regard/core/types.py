@@ -1,0 +1,45 @@
+"""Types and constants that every part shares: special token ids and padded batches of token sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+class Padded(NamedTuple):
+    """A batch of token sequences, padded at the right. `keep` is True at real tokens, everywhere in regard."""
+
+    tokens: Int[Tensor, "B S"]
+    keep: Bool[Tensor, "B S"]
+
+    @property
+    def lengths(self) -> Int[Tensor, "B"]:
+        return self.keep.sum(1)
+
+    def to(self, device: torch.device | str) -> Padded:
+        return Padded(self.tokens.to(device, non_blocking=True), self.keep.to(device, non_blocking=True))
+
+    def take(self, rows: Int[Tensor, "N"]) -> Padded:
+        """The given rows, without the columns that only the other rows needed."""
+        tokens, keep = self.tokens[rows], self.keep[rows]
+        width = max(1, int(keep.sum(1).max())) if len(rows) else 1
+        return Padded(tokens[:, :width], keep[:, :width])
+
+
+def pad_rows(rows: Sequence[Sequence[int]], multiple: int = 1) -> Padded:
+    """Pads lists of token ids to one rectangle, its width rounded up to a multiple."""
+    width = max((len(row) for row in rows), default=1)
+    width = max(1, -(-width // multiple) * multiple)
+    tokens = torch.full((len(rows), width), PAD, dtype=torch.long)
+    keep = torch.zeros((len(rows), width), dtype=torch.bool)
+    for i, row in enumerate(rows):
+        tokens[i, : len(row)] = torch.as_tensor(row, dtype=torch.long)
+        keep[i, : len(row)] = True
+    return Padded(tokens, keep)

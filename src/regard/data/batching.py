@@ -1,0 +1,265 @@
+"""Batches by token budget, in an order that is a pure function of (seed, epoch, position)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.core.errors import ConfigError, DataError
+from regard.core.types import BOS, EOS, PAD, Padded
+from regard.data.split import Pairs
+from regard.data.tokenizers import TokenizerPair
+
+_ENCODE_CHUNK = 20_000
+_LOOK_AHEAD = 4  # batches prepared ahead, per worker
+
+
+class TokenRows:
+    """Many token sequences in one flat array: row i is `flat[offsets[i]:offsets[i + 1]]`."""
+
+    def __init__(self, flat: np.ndarray, offsets: np.ndarray):
+        self.flat, self.offsets = flat, offsets
+        self.lengths = np.diff(offsets)
+
+    @classmethod
+    def from_lists(cls, rows: Iterable[Sequence[int]]) -> Self:
+        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, row: int) -> list[int]:
+        return self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
+
+    def pad(self, rows: np.ndarray, multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """The given rows as a rectangle with room for one token more, and their lengths."""
+        lengths = self.lengths[rows]
+        width = -(-(int(lengths.max(initial=0)) + 1) // multiple) * multiple
+        tokens = np.full((len(rows), width), PAD, dtype=np.int64)
+        # place of each wanted token in `flat`: its row's offset plus its column, in the order in which a mask is filled
+        begins = np.repeat(self.offsets[rows] - (np.cumsum(lengths) - lengths), lengths)
+        tokens[np.arange(width) < lengths[:, None]] = self.flat[begins + np.arange(len(begins))]
+        return tokens, lengths
+
+
+class TokenStore:
+    """The token sequences of a corpus, held in flat arrays."""
+
+    def __init__(self, source: TokenRows, target: TokenRows, kept: np.ndarray, dropped: int = 0):
+        self.source, self.target = source, target
+        self.kept = kept  # row -> place of the pair in the text
+        self.dropped = dropped  # pairs that were too long
+
+    @classmethod
+    def from_pairs(cls, pairs: Pairs, tokenizers: TokenizerPair, max_length: int = 0) -> Self:
+        """Encodes pairs, leaving out those longer than `max_length` tokens on either side (0 sets no limit)."""
+        parts: tuple[list[TokenRows], list[TokenRows]] = ([], [])
+        kept: list[int] = []
+        for begin in range(0, len(pairs), _ENCODE_CHUNK):
+            sources = tokenizers.source.encode(pairs.sources[begin : begin + _ENCODE_CHUNK])
+            targets = tokenizers.target.encode(pairs.targets[begin : begin + _ENCODE_CHUNK])
+            rows = [
+                i
+                for i, (source, target) in enumerate(zip(sources, targets, strict=True))
+                if not max_length or max(len(source), len(target)) <= max_length
+            ]
+            parts[0].append(TokenRows.from_lists(sources[i] for i in rows))
+            parts[1].append(TokenRows.from_lists(targets[i] for i in rows))
+            kept.extend(begin + i for i in rows)
+        if not kept:
+            what = f"all {len(pairs)} pairs are longer than {max_length} tokens" if len(pairs) else "there are no pairs"
+            raise DataError("the tokenized text", what, "Raise the maximum length, or give other text")
+        source, target = (_joined(part) for part in parts)
+        return cls(source, target, np.asarray(kept), len(pairs) - len(kept))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def plan(self, batch_tokens: int, seed: int, max_rows: int = 0) -> BatchPlan:
+        """The order in which these rows are trained on."""
+        return BatchPlan(self.source.lengths, self.target.lengths, batch_tokens, seed, max_rows)
+
+
+def _joined(parts: list[TokenRows]) -> TokenRows:
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
+    return TokenRows(np.concatenate([part.flat for part in parts]), offsets)
+
+
+class Batch(NamedTuple):
+    """Sentence pairs ready for teacher forcing. The source ends with EOS, the target is shifted by one."""
+
+    source: Padded
+    target_in: Int[Tensor, "B T"]  # BOS, tokens
+    target_out: Int[Tensor, "B T"]  # tokens, EOS
+    rows: list[int]
+
+    def to(self, device: torch.device | str) -> Batch:
+        target_in, target_out = (t.to(device, non_blocking=True) for t in (self.target_in, self.target_out))
+        return Batch(self.source.to(device), target_in, target_out, self.rows)
+
+
+def collate(source_ids: TokenRows, target_ids: TokenRows, rows: Sequence[int] | np.ndarray, multiple: int = 1) -> Batch:
+    """Puts rows into one batch, its widths rounded up to a multiple."""
+    index = np.asarray(rows, dtype=np.int64)
+    every = np.arange(len(index))
+    source, lengths = source_ids.pad(index, multiple)
+    source[every, lengths] = EOS
+    keep = np.arange(source.shape[1]) <= lengths[:, None]
+    target_out, lengths = target_ids.pad(index, multiple)
+    target_in = np.full_like(target_out, PAD)
+    target_in[:, 0] = BOS
+    target_in[:, 1:] = target_out[:, :-1]
+    target_out[every, lengths] = EOS
+    return Batch(
+        Padded(torch.from_numpy(source), torch.from_numpy(keep)),
+        torch.from_numpy(target_in),
+        torch.from_numpy(target_out),
+        index.tolist(),
+    )
+
+
+class BatchPlan:
+    """Which rows form which batch, in every epoch. Lengths are in tokens, without BOS and EOS."""
+
+    def __init__(
+        self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, seed: int, max_rows: int = 0
+    ):
+        if batch_tokens < 1 or max_rows < 0:
+            name, got = ("batch_tokens", batch_tokens) if batch_tokens < 1 else ("max_rows", max_rows)
+            raise ConfigError(name, f"the size of a batch is expected, got {got}", "Use a positive number")
+        source, target = (np.asarray(lengths, dtype=np.int64) for lengths in (source_lengths, target_lengths))
+        if not len(source) or len(source) != len(target):
+            what = f"{len(source)} sources and {len(target)} targets are given"
+            raise DataError("batches", what, "Give as many of both, and at least one")
+        self.batch_tokens, self.seed, self.max_rows = batch_tokens, seed, max_rows
+        self._widths = np.maximum(source, target) + 1  # each side gets one special token
+        self._order = _sort_key(source, target)
+
+    def epoch(self, epoch: int) -> list[np.ndarray]:
+        """The batches of an epoch, as arrays of row numbers. Every row stands in exactly one."""
+        # raw draws, since NumPy promises that these never change between its versions
+        random = np.random.Philox(key=np.array([self.seed % (1 << 64), epoch], dtype=np.uint64))
+        ties = random.random_raw(len(self._order)) >> np.uint64(32)
+        rows = np.argsort(self._order | ties, kind="stable")
+        widths = self._widths[rows]
+        batches: list[np.ndarray] = []
+        begin = 0
+        while begin < len(rows):
+            most = max(1, self.batch_tokens // int(widths[begin]))
+            if self.max_rows:
+                most = min(most, self.max_rows)
+            window = np.maximum.accumulate(widths[begin : begin + most])
+            fitting = np.searchsorted(window * np.arange(1, len(window) + 1), self.batch_tokens, side="right")
+            end = begin + max(1, int(fitting))
+            batches.append(rows[begin:end])
+            begin = end
+        shuffled = np.argsort(random.random_raw(len(batches)), kind="stable")
+        return [batches[i] for i in shuffled]
+
+
+def _sort_key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Sorts by the longer side, then by how much the sides differ; the low 32 bits stay free for random ties.
+
+    Every second length runs backwards, so that neighbours at its border are alike on both sides.
+    """
+    width = np.minimum(np.maximum(source, target), 0xFFFF)
+    half = 0x7FFF
+    differ = np.clip(source - target, -half, half)
+    differ = half + np.where(width % 2, -differ, differ)
+    return width.astype(np.uint64) << np.uint64(48) | differ.astype(np.uint64) << np.uint64(32)
+
+
+class Place(NamedTuple):
+    """A place in the stream of batches: with the seed, all that resuming needs."""
+
+    epoch: int = 0
+    position: int = 0
+
+
+class Drawn(NamedTuple):
+    """A batch, the epoch it belongs to, and the place from which a new stream would go on."""
+
+    batch: Batch
+    epoch: int
+    next: Place
+
+
+class BatchStream:
+    """Batches without end, from any place; threads may prepare them ahead, which never changes the stream."""
+
+    def __init__(
+        self, store: TokenStore, plan: BatchPlan, epoch: int = 0, position: int = 0, workers: int = 0, multiple: int = 1
+    ):
+        self._store, self._plan, self._multiple = store, plan, multiple
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers > 0 else None
+        self._ahead = workers * _LOOK_AHEAD
+        self._queue: deque[tuple[Future[Batch], int, Place]] = deque()
+        self._closed = False
+        try:
+            self._places = self._walk(Place(epoch, position))
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Drawn]:
+        return self
+
+    def __next__(self) -> Drawn:
+        if self._closed:
+            raise StopIteration
+        if self._pool is None:
+            rows, epoch, after = next(self._places)
+            return Drawn(self._collate(rows), epoch, after)
+        while len(self._queue) <= self._ahead:
+            rows, epoch, after = next(self._places)
+            self._queue.append((self._pool.submit(self._collate, rows), epoch, after))
+        batch, epoch, after = self._queue.popleft()
+        return Drawn(batch.result(), epoch, after)
+
+    def _collate(self, rows: np.ndarray) -> Batch:
+        return collate(self._store.source, self._store.target, rows, self._multiple)
+
+    def _walk(self, place: Place) -> Iterator[tuple[np.ndarray, int, Place]]:
+        """The rows of every batch from a place on. Where there are threads, one of them plans the next epoch."""
+        batches = self._plan.epoch(place.epoch)
+        if not 0 <= place.position <= len(batches):
+            raise DataError(
+                f"epoch {place.epoch}, position {place.position}",
+                f"an epoch of this text has {len(batches)} batches",
+                "Resume with the text and the batch size that the run began with",
+            )
+        return self._walk_on(place, batches)
+
+    def _walk_on(self, place: Place, batches: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int, Place]]:
+        epoch, position = place
+        while True:
+            following = self._pool.submit(self._plan.epoch, epoch + 1) if self._pool else None
+            while position < len(batches):
+                rows = batches[position]
+                position += 1
+                yield rows, epoch, Place(epoch, position) if position < len(batches) else Place(epoch + 1, 0)
+            epoch, position = epoch + 1, 0
+            batches = following.result() if following else self._plan.epoch(epoch)
+
+    def close(self) -> None:
+        """Ends the threads. The stream then yields nothing more."""
+        self._closed = True
+        self._queue.clear()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

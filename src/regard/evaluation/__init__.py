@@ -1,0 +1,1 @@
+"""Scores that can be trusted: metrics with signatures, significance, reports."""

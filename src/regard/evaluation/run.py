@@ -1,0 +1,100 @@
+"""Evaluates a translator on a test set, and against another system on the same text."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import DataError
+from regard.data.corpus import read_lines, read_pairs
+from regard.evaluation.lengths import LengthBin, by_source_length
+from regard.evaluation.metrics import Flavour, Score, corpus_scores, perplexity
+from regard.evaluation.significance import PairedResult, paired_tests
+from regard.tasks.pretrained import load
+
+
+@dataclasses.dataclass(frozen=True)
+class System:
+    """One system's translations of the test set, and their scores."""
+
+    name: str
+    translations: list[str]
+    scores: dict[str, Score]
+    lengths: list[LengthBin]
+    perplexity: float | None  # per target token of the system's own tokenizer; None for a file of translations
+    seconds: float | None  # spent on decoding
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "scores": {name: score.to_plain() for name, score in self.scores.items()},
+            "perplexity": self.perplexity,
+            "by_length": [part.to_plain() for part in self.lengths],
+            "seconds": self.seconds,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """The outcome of `evaluate`; `other` and `tests` are there when a second system was given."""
+
+    system: System
+    other: System | None
+    tests: list[PairedResult]
+
+    def to_plain(self) -> dict[str, Any]:
+        return {
+            "system": self.system.to_plain(),
+            "against": self.other.to_plain() if self.other is not None else None,
+            "paired_tests": [test.to_plain() for test in self.tests],
+        }
+
+
+def evaluate(
+    model: str | Path | None = None,
+    *,
+    src: str | Path,
+    ref: str | Path,
+    against: str | Path | None = None,
+    tokenized: bool = False,
+    lowercase: bool = False,
+    beam: int | None = None,
+    device: str = "auto",
+) -> Evaluation:
+    """Translates `src` and scores it against `ref`: BLEU, chrF, TER, perplexity, and BLEU by source length.
+
+    `model` and `against` are run folders; `against` may also be a file of translations. By default detokenised text is
+    compared with raw references; `tokenized` and `lowercase` are for comparison with old papers, and the signature says so.
+    """
+    pairs = read_pairs(src, ref)
+    flavour = Flavour(tokenized=tokenized, lowercase=lowercase)
+    first = _system(model, pairs.sources, pairs.targets, flavour, beam, device)
+    if against is None:
+        return Evaluation(first, None, [])
+    second = _system(Path(against), pairs.sources, pairs.targets, flavour, beam, device)
+    tests = paired_tests(pairs.targets, second.translations, first.translations, flavour)
+    return Evaluation(first, second, tests)
+
+
+def _system(
+    place: str | Path | None, sources: list[str], references: list[str], flavour: Flavour, beam: int | None, device: str
+) -> System:
+    if place is not None and Path(place).is_file():
+        written = read_lines(Path(place))
+        if len(written) != len(references):
+            raise DataError(place, f"it has {len(written)} lines, the references {len(references)}", "Give one translation per line")
+        name, loss, seconds = str(place), None, None
+    else:
+        translator = load(place, device)
+        language = (translator.config.get("data") or {}).get("target_language", "")
+        flavour = dataclasses.replace(flavour, language=language)
+        began = time.monotonic()
+        written = translator.translate(sources, beam=beam)
+        seconds = time.monotonic() - began
+        scored = translator.score(sources, references)
+        loss = perplexity(-sum(s.log_prob for s in scored), sum(len(s.token_log_probs) for s in scored))
+        name = str(place or "bundled model")
+    scores = corpus_scores(written, references, flavour)
+    return System(name, written, scores, by_source_length(sources, written, references, flavour), loss, seconds)

@@ -1,0 +1,1 @@
+"""Attention in all its forms, one file each."""

@@ -1,0 +1,88 @@
+"""Multi-head attention (Vaswani et al. 2017, section 3.2), fused when nobody looks and explicit when a recorder does.
+
+Masks say what to keep: True means that a query may look at a key.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+Heads = Float[Tensor, "B H N Dh"]
+
+
+def attend(
+    query: Float[Tensor, "B H T Dh"],
+    key: Float[Tensor, "B H S Dh"],
+    value: Float[Tensor, "B H S Dv"],
+    keep: Bool[Tensor, "B #H #T S"] | None = None,
+    *,
+    causal: bool = False,
+    dropout: float = 0.0,
+    explicit: bool = False,
+) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T S"] | None]:
+    """softmax(Q Kᵀ / √d) V (eq. 1). The weights come back only from the explicit form; both agree to float tolerance."""
+    if not explicit:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal), None
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if causal:
+        length = scores.shape[-1]
+        keep = torch.ones(scores.shape[-2], length, dtype=torch.bool, device=scores.device).tril()
+    if keep is not None:
+        scores = scores.masked_fill(~keep, float("-inf"))
+    weights = scores.softmax(-1)
+    return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
+
+
+class SelfAttention(nn.Module):
+    """Projections of self-attention: queries, keys and values from one sequence in one matrix product."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def project(self, x: Float[Tensor, "B N D"]) -> tuple[Heads, Heads, Heads]:
+        q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def forward(
+        self, x: Float[Tensor, "B N D"], keep: Bool[Tensor, "B 1 1 N"] | None, causal: bool, explicit: bool
+    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B H N N"] | None]:
+        q, k, v = self.project(x)
+        dropout = self.dropout if self.training else 0.0
+        mixed, weights = attend(q, k, v, keep, causal=causal, dropout=dropout, explicit=explicit)
+        return self.out(merge_heads(mixed)), weights
+
+
+class CrossAttention(nn.Module):
+    """Projections of attention from one sequence (queries) to another (keys and values), which may differ in width."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, memory_width: int | None = None):
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(memory_width or width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def project_memory(self, memory: Float[Tensor, "B S M"]) -> tuple[Heads, Heads]:
+        """Keys and values, computed once per source sentence."""
+        k, v = self.key_value(memory).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        return k, v
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], key: Heads, value: Heads, keep: Bool[Tensor, "B 1 1 S"] | None, explicit: bool
+    ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
+        q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        dropout = self.dropout if self.training else 0.0
+        mixed, weights = attend(q, key, value, keep, dropout=dropout, explicit=explicit)
+        return self.out(merge_heads(mixed)), weights
+
+
+def merge_heads(x: Float[Tensor, "B H N Dh"]) -> Float[Tensor, "B N D"]:
+    return x.transpose(1, 2).flatten(2)

@@ -1,0 +1,107 @@
+"""The contracts that models keep, so that search, training, serving and the viewer are written once.
+
+A model that writes text (from the RNN language model to the Transformer) is a `Writer`:
+
+- `start(source)` reads the source once and gives a `Memory` (one row per sentence) and an empty `State`;
+- `advance(tokens[B, K, T], memory, state)` reads T more target tokens of K hypotheses per sentence and gives their hidden
+  states; with T = 1 it is a decoding step;
+- `forward(source, target)` is teacher forcing: all target positions at once.
+
+Stepping, advancing in chunks and teacher forcing agree. Models return hidden states; the output layer (`model.output`)
+owns the vocabulary. Attention weights are kept only when a `Recorder` is passed in. Nothing is cached on modules.
+
+Dimensions: B sentences, S source positions, T target positions, D width, H heads, K hypotheses per sentence, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.core.registry import Registry
+from regard.core.tree import Memory, State
+from regard.core.types import Padded
+from regard.layers.output import OutputLayer
+
+MODELS: Registry[Any] = Registry("model", "regard.models")
+
+Capability = Literal["translates", "attends"]
+
+
+class Recorder:
+    """Collects named tensors while a model runs. Passing one switches from fused to explicit attention.
+
+    Names are `part.layer.what`, such as `decoder.1.cross`; attention weights are [B, H, T, S] in `forward`
+    and [B, K, H, T, S] in `advance`.
+    """
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, Tensor] = {}
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        self.tensors[name] = tensor
+
+
+class Limits(NamedTuple):
+    """The longest sequences a model can read and write; None where the architecture sets no limit."""
+
+    source: int | None = None
+    target: int | None = None
+
+
+class Forced(NamedTuple):
+    """The result of teacher forcing: hidden states, and named auxiliary losses already weighted (mean per token)."""
+
+    hidden: Float[Tensor, "B T D"]
+    losses: dict[str, Tensor]
+
+
+class Writer(nn.Module, ABC):
+    """A model that writes text. See the module's docstring for the contract."""
+
+    Config: ClassVar[type]
+    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    config: Any
+    output: OutputLayer
+
+    @property
+    def limits(self) -> Limits:
+        return Limits()
+
+    @abstractmethod
+    def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
+        """Teacher forcing: hidden states for every position of the decoder input (which starts with BOS)."""
+
+    @abstractmethod
+    def start(self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None) -> tuple[Memory, State]:
+        """Reads the source. The state has room for `capacity` target tokens of `beams` hypotheses per sentence."""
+
+    @abstractmethod
+    def advance(
+        self, tokens: Int[Tensor, "B K T"], memory: Any, state: Any, record: Recorder | None = None
+    ) -> tuple[Float[Tensor, "B K T D"], Any]:
+        """Reads T more tokens of every hypothesis. Consumes the state it is given: `clone` it to keep one."""
+
+    def step(self, tokens: Int[Tensor, "B K"], memory: Any, state: Any, record: Recorder | None = None) -> tuple[Float[Tensor, "B K D"], Any]:
+        """`advance` by one token."""
+        hidden, state = self.advance(tokens[:, :, None], memory, state, record)
+        return hidden[:, :, 0], state
+
+    def alignment(self, record: Recorder) -> Float[Tensor, "B *K T S"]:
+        """The recorded attention that best says which source positions each target position was written from."""
+        raise NotImplementedError(f"{type(self).__name__} does not attend")
+
+    def parameters_count(self) -> int:
+        return sum(p.numel() for p in self.parameters())
+
+
+def build_model(
+    name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool
+) -> Writer:
+    """A freshly initialised model. `shared` says that both vocabularies are one, so that embeddings may be tied."""
+    return MODELS.get(name)(
+        config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared
+    )

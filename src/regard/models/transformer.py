@@ -1,0 +1,276 @@
+"""The Transformer: "Attention Is All You Need", Vaswani et al. 2017 (arXiv 1706.03762).
+
+Departs:
+- `norm="pre"` (the default here) normalises the input of each sub-layer and the output of each stack, as the authors' own
+  later code does; it trains without care. `norm="post"` is the paper's LN(x + Sublayer(x)).
+- With `norm="pre"` the matrices that write into the residual stream start smaller by 1/sqrt(number of sub-layers).
+- Attention weights and inner activations have dropouts of their own (off by default, as in the paper).
+- The output layer has a bias, as in most implementations; the paper does not mention one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core.errors import ConfigError, ModelError
+from regard.core.tree import Memory
+from regard.core.types import Padded
+from regard.layers.attention.cache import CacheState
+from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend, merge_heads
+from regard.layers.feedforward import Activation, FeedForward
+from regard.layers.output import SoftmaxOutput
+from regard.layers.positions import LearnedPositions, SinusoidalPositions
+from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    """Sizes and choices of a Transformer; the paper's base model is width 512, layers 6, heads 8, inner 2048, norm post."""
+
+    name: Literal["transformer"] = "transformer"
+    width: int = 256
+    layers: int = 3
+    encoder_layers: int = 0  # 0: as `layers`
+    decoder_layers: int = 0  # 0: as `layers`
+    heads: int = 4
+    inner: int = 0  # 0: four times the width
+    norm: Literal["pre", "post"] = "pre"
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    max_length: int = 512  # of learned positions
+    activation: Activation = "relu"
+    tie: Literal["auto", "all", "target", "none"] = "auto"  # which tables are one: auto ties all that share a vocabulary
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "layers", "heads", "max_length"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is less than 1", "Give at least 1")
+        for name in ("encoder_layers", "decoder_layers", "inner"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is negative", "Give 0 or more")
+        for name in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give for example 0.1")
+        if self.width % self.heads:
+            raise ConfigError("setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one")
+        if self.width % 2 and self.positions == "sinusoidal":
+            raise ConfigError("setting model.width", f"sinusoids need an even width, got {self.width}", "Give an even one")
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+
+
+class Residual(nn.Module):
+    """LN(x + Sublayer(x)) (section 3.1), or x + Sublayer(LN(x)) with pre-norm: `before` and `after` a sub-layer."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.pre = config.norm == "pre"
+        self.norm = nn.LayerNorm(config.width)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def before(self, x: Tensor) -> Tensor:
+        return self.norm(x) if self.pre else x
+
+    def after(self, x: Tensor, written: Tensor) -> Tensor:
+        x = x + self.dropout(written)
+        return x if self.pre else self.norm(x)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout)
+        self.feedforward = _feedforward(config)
+        self.around_attention, self.around_feedforward = Residual(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], keep: Bool[Tensor, "B 1 1 S"] | None, explicit: bool
+    ) -> tuple[Float[Tensor, "B S D"], Tensor | None]:
+        written, weights = self.attention(self.around_attention.before(x), keep, False, explicit)
+        x = self.around_attention.after(x, written)
+        x = self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x)))
+        return x, weights
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout)
+        self.cross = CrossAttention(config.width, config.heads, config.attention_dropout)
+        self.feedforward = _feedforward(config)
+        self.around_attention, self.around_cross, self.around_feedforward = Residual(config), Residual(config), Residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B T D"], memory: TransformerMemory, layer: int, explicit: bool
+    ) -> tuple[Float[Tensor, "B T D"], Tensor | None, Tensor | None]:
+        """Teacher forcing: each position sees itself and what is before it."""
+        written, own = self.attention(self.around_attention.before(x), None, True, explicit)
+        x = self.around_attention.after(x, written)
+        x, weights = self._rest(x, memory, layer, explicit)
+        return x, own, weights
+
+    def advance(
+        self,
+        x: Float[Tensor, "B KT D"],
+        memory: TransformerMemory,
+        layer: int,
+        state: CacheState,
+        visible: Bool[Tensor, "B 1 KT LK"] | None,
+        count: int,
+        explicit: bool,
+    ) -> tuple[Float[Tensor, "B KT D"], Tensor | None, Tensor | None]:
+        """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache."""
+        q, k, v = self.attention.project(self.around_attention.before(x))
+        key, value = state.write(layer, k, v, count)
+        mixed, own = attend(q, key, value, visible, explicit=explicit)
+        x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)))
+        x, weights = self._rest(x, memory, layer, explicit)
+        return x, own, weights
+
+    def _rest(
+        self, x: Float[Tensor, "B N D"], memory: TransformerMemory, layer: int, explicit: bool
+    ) -> tuple[Float[Tensor, "B N D"], Tensor | None]:
+        queries = self.around_cross.before(x)
+        written, weights = self.cross(queries, memory.keys[layer], memory.values[layer], memory.keep, explicit)
+        x = self.around_cross.after(x, written)
+        return self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x))), weights
+
+
+def _feedforward(config: TransformerConfig) -> FeedForward:
+    return FeedForward(config.width, config.inner or 4 * config.width, config.activation, config.activation_dropout)
+
+
+@dataclasses.dataclass
+class TransformerMemory(Memory):
+    """The source, as keys and values of every decoder layer."""
+
+    keys: tuple[Float[Tensor, "B H S Dh"], ...]
+    values: tuple[Float[Tensor, "B H S Dh"], ...]
+    keep: Bool[Tensor, "B 1 1 S"]
+
+
+@MODELS.register("transformer")
+class Transformer(Writer):
+    """Encoder and decoder of stacked attention and feed-forward layers (figure 1)."""
+
+    Config = TransformerConfig
+    capabilities = frozenset({"translates", "attends"})
+
+    def __init__(self, config: TransformerConfig, *, source_vocabulary: int, target_vocabulary: int, shared: bool):
+        super().__init__()
+        self.config = config
+        encoders, decoders = config.depth
+        tie = ("all" if shared else "target") if config.tie == "auto" else config.tie
+        if tie == "all" and not shared:
+            raise ConfigError("setting model.tie", "'all' needs one vocabulary for both sides", "Set tokenizer.joint=true or tie=target")
+        self.target_embedding = nn.Embedding(target_vocabulary, config.width)
+        self.source_embedding = self.target_embedding if tie == "all" else nn.Embedding(source_vocabulary, config.width)
+        self.source_positions, self.target_positions = _positions(config), _positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(encoders))
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
+        self.encoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        tied = None if tie == "none" else self.target_embedding.weight
+        self.output = SoftmaxOutput(config.width, target_vocabulary, tied)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for table in {self.source_embedding, self.target_embedding}:
+            nn.init.normal_(table.weight, std=self.config.width**-0.5)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            if isinstance(module, (SelfAttention, CrossAttention)):
+                fused = module.query_key_value if isinstance(module, SelfAttention) else module.key_value
+                for part in fused.weight.data.split(self.config.width):  # each matrix on its own
+                    nn.init.xavier_uniform_(part)
+        if self.config.norm == "pre":
+            for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
+                for name, parameter in stack.named_parameters():
+                    if name.endswith("out.weight"):
+                        parameter.data *= (sublayers * len(stack)) ** -0.5
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.source_positions.limit, self.target_positions.limit)
+
+    def _embed(self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, at: Tensor, longest: int, side: str) -> Tensor:
+        limit = positions.limit
+        if isinstance(limit, int) and longest > limit:
+            raise ModelError(f"the {side}", f"{longest} tokens are more than the model's learned positions, {limit}", "Give shorter text")
+        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest))
+
+    def encode(self, source: Padded, record: Recorder | None = None) -> TransformerMemory:
+        """Reads the source once; gives what the decoder will look at."""
+        length = source.tokens.shape[1]
+        at = torch.arange(length, device=source.tokens.device)
+        x = self._embed(source.tokens, self.source_embedding, self.source_positions, at, length, "source")
+        keep = source.keep[:, None, None, :]
+        for i, layer in enumerate(self.encoder):
+            x, weights = layer(x, keep, record is not None)
+            if record is not None and weights is not None:
+                record.add(f"encoder.{i}.self", weights)
+        x = self.encoder_norm(x)
+        pairs = [layer.cross.project_memory(x) for layer in self.decoder]  # type: ignore[union-attr]
+        return TransformerMemory(tuple(k for k, _ in pairs), tuple(v for _, v in pairs), keep)
+
+    def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
+        memory = self.encode(source, record)
+        length = target.shape[1]
+        at = torch.arange(length, device=target.device)
+        x = self._embed(target, self.target_embedding, self.target_positions, at, length, "target")
+        for i, layer in enumerate(self.decoder):
+            x, own, weights = layer(x, memory, i, record is not None)
+            if record is not None:
+                record.add(f"decoder.{i}.self", own)
+                record.add(f"decoder.{i}.cross", weights)
+        return Forced(self.decoder_norm(x), {})
+
+    def start(
+        self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
+    ) -> tuple[TransformerMemory, CacheState]:
+        memory = self.encode(source)
+        config = self.config
+        state = CacheState.empty(
+            len(source.tokens), beams, capacity, config.depth[1], config.heads, config.width, memory.keys[0]
+        )
+        return memory, state
+
+    def advance(
+        self, tokens: Int[Tensor, "B K T"], memory: TransformerMemory, state: CacheState, record: Recorder | None = None
+    ) -> tuple[Float[Tensor, "B K T D"], CacheState]:
+        beams, count = tokens.shape[1:]
+        if state.filled + count > state.capacity:
+            raise ModelError("the target", f"{state.filled + count} tokens exceed the state's capacity {state.capacity}", "Start with more")
+        at = state.next_positions(count)[:, None].expand(-1, beams, -1).flatten(1)
+        x = self._embed(tokens.flatten(1), self.target_embedding, self.target_positions, at, state.filled + count, "target")
+        visible = state.visible(count)
+        for i, layer in enumerate(self.decoder):
+            x, own, weights = layer.advance(x, memory, i, state, visible, count, record is not None)  # type: ignore[operator]
+            if record is not None:
+                for name, seen in (("self", own), ("cross", weights)):  # B H (K T) S -> B K H T S
+                    record.add(f"decoder.{i}.{name}", seen.unflatten(2, (beams, count)).transpose(1, 2))
+        return self.decoder_norm(x).unflatten(1, (beams, count)), state.advanced(count)
+
+    def alignment(self, record: Recorder) -> Float[Tensor, "B *K T S"]:
+        """Cross-attention of the last layer but one (the last tends to look at what comes next), averaged over heads."""
+        layer = max(0, len(self.decoder) - 2)
+        return record.tensors[f"decoder.{layer}.cross"].mean(-3)
+
+
+def _positions(config: TransformerConfig) -> nn.Module:
+    if config.positions == "learned":
+        return LearnedPositions(config.width, config.max_length)
+    return SinusoidalPositions(config.width)

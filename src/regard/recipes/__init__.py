@@ -1,0 +1,1 @@
+"""Recipes: settings that are known to work, as TOML files found by name."""

@@ -1,0 +1,1 @@
+"""What a model is for: raw text in, raw text out."""

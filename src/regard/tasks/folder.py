@@ -1,0 +1,128 @@
+"""A run is a folder: the names of its files, and how a model comes out of one.
+
+    run.json            what was asked for: settings given, command, versions, state of the run
+    config.json         the resolved configuration, with the sizes of the vocabularies
+    data.json           fingerprint, sizes and files of the data
+    tokenizer.json      or tokenizer.src.json and tokenizer.tgt.json
+    model.safetensors   the final weights
+    manifest.json       SHA-256 of all that is needed to use the model
+    scores.json         scores on held-out text, with signatures
+    metrics.jsonl       what was logged while training
+    checkpoints/        step-N folders, each with a manifest of its own; best/ is the best validated model
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from regard.core import config as configuration
+from regard.core.errors import CheckpointError, TokenizerError
+from regard.core.files import MANIFEST, check_manifest, load_tensors, read_json
+from regard.data.tokenizers import TokenizerPair
+from regard.models.base import MODELS, Writer, build_model
+
+RUN, CONFIG, DATA, SCORES, METRICS = "run.json", "config.json", "data.json", "scores.json", "metrics.jsonl"
+WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+CHECKPOINTS, BEST = "checkpoints", "best"
+FORMAT = 1
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """The model's own tensors by name; tied tables appear once, under their first name."""
+    tensors: dict[str, Tensor] = dict(model.named_parameters())
+    tensors.update(model.named_buffers())
+    persistent = model.state_dict()
+    return {name: tensor for name, tensor in tensors.items() if name in persistent}
+
+
+def put_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: Path) -> None:
+    """Copies weights into a model; any missing, foreign or misshapen tensor is an error and changes nothing."""
+    own = weights_of(model)
+    _compare({name: tuple(t.shape) for name, t in own.items()}, {name: tuple(t.shape) for name, t in tensors.items()}, where)
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+
+
+def _compare(own: Mapping[str, tuple], given: Mapping[str, tuple], where: Path) -> None:
+    missing, foreign = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
+    advice = "Use the weights and the config.json of one run together"
+    if missing or foreign:
+        what = f"tensor {missing[0]!r} is missing" if missing else f"tensor {foreign[0]!r} belongs to another model"
+        raise CheckpointError(where, f"the weights do not fit the configuration: {what}", advice)
+    for name, shape in own.items():
+        if given[name] != shape:
+            what = f"tensor {name!r} has shape {list(given[name])}, the configuration says {list(shape)}"
+            raise CheckpointError(where, f"the weights do not fit the configuration: {what}", advice)
+
+
+def find_run(folder: Path) -> Path:
+    """Checks that a path is a run folder."""
+    if not folder.exists():
+        raise CheckpointError(folder, "there is no such folder", "Give the folder that `regard train --out` wrote")
+    if not folder.is_dir():
+        raise CheckpointError(folder, "it is a file, not a run folder", "Give the folder that `regard train --out` wrote")
+    if not (folder / CONFIG).is_file():
+        raise CheckpointError(folder, f"it is not a run folder: it has no {CONFIG}", "Give the folder that `regard train --out` wrote")
+    return folder
+
+
+def weights_folder(folder: Path) -> Path:
+    """Where a run's usable weights are: the finished model, else the best or newest checkpoint of a run still going on."""
+    if (folder / WEIGHTS).exists() or not (folder / CHECKPOINTS).is_dir():
+        return folder
+    steps = sorted((folder / CHECKPOINTS).glob("step-*"), reverse=True)
+    for candidate in [folder / CHECKPOINTS / BEST, *steps]:
+        if (candidate / MANIFEST).is_file():
+            return candidate
+    raise CheckpointError(folder, "the run has no weights yet", f"Go on with `regard train --resume {folder}`")
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    config = read_json(find_run(folder) / CONFIG)
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict) or "vocabulary" not in config:
+        raise CheckpointError(folder / CONFIG, "it is not a configuration that regard wrote", "Give the folder of a regard run")
+    if config.get("format") != FORMAT:
+        raise CheckpointError(folder / CONFIG, f"it has format {config.get('format')!r}, this version reads {FORMAT}", "Use a matching version of regard")
+    return config
+
+
+def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
+    """The model of a run in float32 on the CPU, its tokenizers and its configuration, all checked against the manifest."""
+    config = read_config(folder)
+    place = weights_folder(folder)
+    if place == folder and not (folder / WEIGHTS).exists():
+        raise CheckpointError(folder, "the run has no weights yet", f"Go on with `regard train --resume {folder}`")
+    check_manifest(place)
+    tokenizers = TokenizerPair.load(folder)
+    vocabulary = config["vocabulary"]
+    if (tokenizers.source.size, tokenizers.target.size, tokenizers.joint) != (vocabulary["source"], vocabulary["target"], vocabulary["shared"]):
+        raise TokenizerError(
+            folder,
+            f"the tokenizer has {tokenizers.source.size} and {tokenizers.target.size} tokens, "
+            f"the model was built for {vocabulary['source']} and {vocabulary['target']}",
+            "Put the run's own tokenizer back",
+        )
+    section = config["model"]
+    model_config = configuration.build(MODELS.get(str(section.get("name"))).Config, section, "model")
+    sizes = {"source_vocabulary": vocabulary["source"], "target_vocabulary": vocabulary["target"], "shared": vocabulary["shared"]}
+    with torch.device("meta"):  # shapes first: a configuration that lies must not make us allocate
+        outline = build_model(model_config.name, model_config, **sizes)
+    _compare({name: tuple(t.shape) for name, t in weights_of(outline).items()}, _shapes(place / WEIGHTS), place / WEIGHTS)
+    model = build_model(model_config.name, model_config, **sizes)
+    put_weights(model, load_tensors(place / WEIGHTS), place / WEIGHTS)
+    return model.eval(), tokenizers, config
+
+
+def _shapes(path: Path) -> dict[str, tuple]:
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(path, f"it is not a readable safetensors file ({error})", "Restore it from a copy") from None

@@ -1,0 +1,287 @@
+"""Translation: raw text in, raw text out, with whatever model a run folder holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from regard.core import config as configuration
+from regard.core.device import choose_device
+from regard.core.errors import DataError, ModelError
+from regard.core.types import EOS, pad_rows
+from regard.data.sentences import split_paragraph
+from regard.data.tokenizers import TokenizerPair
+from regard.models.base import Writer
+from regard.search.config import SearchConfig
+from regard.search.forcing import score_pairs
+from regard.search.search import search
+from regard.tasks.folder import load_model
+
+MAX_LINE_CHARACTERS = 100_000
+CHUNK_LINES = 2048  # read ahead from a stream, so that batches can be made of lines of similar length
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One hypothesis for one line of text. A line that was split has the pieces of all its sentences in a row."""
+
+    text: str
+    score: float  # what hypotheses are ranked by: the log-probability, length-normalised, with penalties
+    log_prob: float
+    tokens: list[str]
+    token_log_probs: list[float]  # one per token, and one for the end of each sentence
+    source_tokens: list[str]
+    finished: bool  # False where the maximum length cut the text
+    attention: list[list[float]] | None = None  # [target token][source token]; both sides end with </s>
+
+    def to_plain(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class PairScore:
+    """The log-probability of a given target text, and of each of its tokens and its end."""
+
+    log_prob: float
+    tokens: list[str]
+    token_log_probs: list[float]
+
+    @property
+    def perplexity(self) -> float:
+        return float(torch.tensor(-self.log_prob / len(self.token_log_probs)).exp())
+
+    def to_plain(self) -> dict[str, Any]:
+        return {**dataclasses.asdict(self), "perplexity": self.perplexity}
+
+
+@dataclasses.dataclass
+class _Sentence:
+    """A part of a line that is translated by itself."""
+
+    line: int
+    text: str
+    after: str  # what stood between this sentence and the next
+    ids: list[int] = dataclasses.field(default_factory=list)
+    prefix: list[int] = dataclasses.field(default_factory=list)
+
+
+class Translator:
+    """A model with its tokenizers and search settings. `regard.load(folder)` makes one."""
+
+    def __init__(
+        self,
+        model: Writer,
+        tokenizers: TokenizerPair,
+        search: SearchConfig | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        usual_length: int = 0,
+        config: dict[str, Any] | None = None,
+        folder: Path | None = None,
+    ):
+        if "translates" not in model.capabilities:
+            raise ModelError(type(model).__name__, "this model does not translate", "Use a translation model")
+        self.model, self.tokenizers = model.to(device), tokenizers
+        self.search = search or SearchConfig()
+        self.device = torch.device(device)
+        self.usual_length = usual_length  # source tokens; longer lines are split into sentences; 0 never splits
+        self.config, self.folder = config or {}, folder
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> Translator:
+        """The model of a run folder."""
+        folder = Path(folder)
+        chosen = choose_device(device)
+        model, tokenizers, config = load_model(folder)
+        settings = configuration.build(SearchConfig, config.get("search", {}), "search")
+        usual = config.get("usual_source_length", 0)
+        return cls(model, tokenizers, settings, device=chosen, usual_length=usual, config=config, folder=folder)
+
+    @overload
+    def translate(self, texts: str, *, beam: int | None = None, search: SearchConfig | None = None) -> str: ...
+    @overload
+    def translate(self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None) -> list[str]: ...
+    def translate(
+        self, texts: str | Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None
+    ) -> str | list[str]:
+        """The best translation of each text; a single text gives a single text back."""
+        lines = [texts] if isinstance(texts, str) else texts
+        settings = dataclasses.replace(self._settings(beam, search), nbest=1)
+        best = [many[0].text for many in self.hypotheses(lines, search=settings)]
+        return best[0] if isinstance(texts, str) else best
+
+    def _settings(self, beam: int | None, search: SearchConfig | None) -> SearchConfig:
+        settings = search or self.search
+        if beam is not None:
+            settings = dataclasses.replace(settings, beam=beam, nbest=min(settings.nbest, beam))
+        return settings
+
+    def hypotheses(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        search: SearchConfig | None = None,
+        attention: bool = False,
+        prefixes: Sequence[str] | None = None,
+        batch_tokens: int = 0,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Translation]]:
+        """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights.
+
+        `prefixes` are target texts that the translations must begin with. `progress` hears how many sentences are done.
+        """
+        settings = self._settings(beam, search)
+        if prefixes is not None and len(prefixes) != len(texts):
+            raise DataError("prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty")
+        sentences = self._sentences(texts, prefixes)
+        found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
+        by_line: list[list[tuple[_Sentence, list[Translation]]]] = [[] for _ in texts]
+        for sentence, many in zip(sentences, found, strict=True):
+            by_line[sentence.line].append((sentence, many))
+        return [_join(text, parts) for text, parts in zip(texts, by_line, strict=True)]
+
+    def _batch_tokens(self, settings: SearchConfig) -> int:
+        rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
+        return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
+
+    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None) -> list[_Sentence]:
+        """The sentences to translate: whole lines, but lines longer than the model is used to are split."""
+        for number, text in enumerate(texts, start=1):
+            if len(text) > MAX_LINE_CHARACTERS:
+                raise DataError(f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it")
+        ids = self.tokenizers.source.encode(list(texts))
+        limit = self.model.limits.source
+        usual = min([n for n in (self.usual_length, limit - 1 if limit else 0) if n], default=0)
+        sentences: list[_Sentence] = []
+        for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
+            forced = bool(prefixes and prefixes[line])
+            if not tokens:
+                continue
+            if usual and len(tokens) > usual and not forced:
+                sentences += [_Sentence(line, part, after) for part, after in split_paragraph(text) if part.strip()]
+            else:
+                sentences.append(_Sentence(line, text, ""))
+        for sentence, tokens in zip(sentences, self.tokenizers.source.encode([s.text for s in sentences]), strict=True):
+            sentence.ids = tokens
+            if limit is not None and len(tokens) + 1 > limit:
+                raise ModelError(
+                    f"line {sentence.line + 1}", f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}", "Split it"
+                )
+        if prefixes:
+            forced_ids = self.tokenizers.target.encode([prefixes[s.line] for s in sentences])
+            for sentence, tokens in zip(sentences, forced_ids, strict=True):
+                sentence.prefix = tokens
+        return sentences
+
+    def _search(
+        self,
+        sentences: list[_Sentence],
+        settings: SearchConfig,
+        attention: bool,
+        batch_tokens: int,
+        progress: Callable[[int], None] | None,
+    ) -> list[list[Translation]]:
+        found: list[list[Translation]] = [[] for _ in sentences]
+        done = 0
+        self.model.eval()
+        for rows in _batches([len(s.ids) + 1 for s in sentences], batch_tokens):
+            batch = [sentences[row] for row in rows]
+            source = pad_rows([s.ids + [EOS] for s in batch]).to(self.device)
+            prefix = [s.prefix for s in batch] if any(s.prefix for s in batch) else None
+            with torch.inference_mode():
+                results = search(self.model, source, settings, prefix=prefix, attention=attention)
+            for row, sentence, many in zip(rows, batch, results, strict=True):
+                texts = self.tokenizers.target.decode([h.tokens for h in many])
+                pieces = self.tokenizers.source.pieces(sentence.ids)
+                found[row] = [
+                    Translation(
+                        text=text,
+                        score=h.score,
+                        log_prob=h.log_prob,
+                        tokens=self.tokenizers.target.pieces(h.tokens),
+                        token_log_probs=h.token_log_probs,
+                        source_tokens=pieces,
+                        finished=h.finished,
+                        attention=None if h.attention is None else h.attention.tolist(),
+                    )
+                    for text, h in zip(texts, many, strict=True)
+                ]
+            done += len(rows)
+            if progress is not None:
+                progress(done)
+        return found
+
+    def translate_stream(
+        self, lines: Iterable[str], *, search: SearchConfig | None = None, attention: bool = False, chunk: int = CHUNK_LINES
+    ) -> Iterator[list[Translation]]:
+        """Translations of lines as they come, in order, in bounded memory."""
+        waiting: list[str] = []
+        for line in lines:
+            waiting.append(line)
+            if len(waiting) >= chunk:
+                yield from self.hypotheses(waiting, search=search, attention=attention)
+                waiting = []
+        if waiting:
+            yield from self.hypotheses(waiting, search=search, attention=attention)
+
+    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int = 4096) -> list[PairScore]:
+        """How probable the model finds given translations."""
+        if len(sources) != len(targets):
+            raise DataError("score", f"{len(sources)} source and {len(targets)} target lines", "Give as many of each")
+        source_ids, target_ids = self.tokenizers.source.encode(list(sources)), self.tokenizers.target.encode(list(targets))
+        limits = self.model.limits
+        for number, (s, t) in enumerate(zip(source_ids, target_ids, strict=True), start=1):
+            for name, ids, limit in (("source", s, limits.source), ("target", t, limits.target)):
+                if limit is not None and len(ids) + 1 > limit:
+                    raise ModelError(f"{name} line {number}", f"{len(ids)} tokens are beyond the model's limit of {limit - 1}", "Split it")
+        results: list[PairScore | None] = [None] * len(sources)
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(source_ids, target_ids, strict=True)]
+        self.model.eval()
+        for rows in _batches(lengths, batch_tokens):
+            source = pad_rows([source_ids[row] + [EOS] for row in rows]).to(self.device)
+            with torch.inference_mode():
+                scored = score_pairs(self.model, source, [target_ids[row] for row in rows])
+            for row, (total, each) in zip(rows, scored, strict=True):
+                results[row] = PairScore(total, self.tokenizers.target.pieces(target_ids[row]), each)
+        return [result for result in results if result is not None]
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Rows of similar length together, the longest first, each batch within a budget of padded tokens."""
+    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
+    while order:
+        size = max(1, batch_tokens // lengths[order[0]])
+        yield order[:size]
+        order = order[size:]
+
+
+def _join(text: str, parts: list[tuple[_Sentence, list[Translation]]]) -> list[Translation]:
+    """The translations of a line from those of its sentences: the i-th best of the line is made of each one's i-th best."""
+    if not parts:
+        return [Translation(text, 0.0, 0.0, [], [], [], True)]
+    if len(parts) == 1 and not parts[0][0].after:
+        return parts[0][1]
+    joined = []
+    for i in range(min(len(many) for _, many in parts)):
+        chosen = [(sentence, many[i]) for sentence, many in parts]
+        last = len(chosen) - 1
+        joined.append(
+            Translation(
+                text="".join(t.text + ((s.after or " ") if k < last else s.after) for k, (s, t) in enumerate(chosen)),
+                score=sum(t.score for _, t in chosen),
+                log_prob=sum(t.log_prob for _, t in chosen),
+                tokens=[token for _, t in chosen for token in t.tokens],
+                token_log_probs=[p for _, t in chosen for p in t.token_log_probs],
+                source_tokens=[token for _, t in chosen for token in t.source_tokens],
+                finished=all(t.finished for _, t in chosen),
+            )
+        )
+    return joined
+
+
+__all__ = ["PairScore", "Translation", "Translator"]

@@ -1,0 +1,91 @@
+"""Checkpoints: all that a run needs to go on exactly, in folders that appear whole, checksummed, the previous one kept."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.core.errors import CheckpointError
+from regard.core.files import check_manifest, load_tensors, read_json, remove_partials, save_tensors, write_folder, write_json
+from regard.tasks.folder import BEST, OPTIMIZER, STATE, WEIGHTS
+
+AVERAGE = "average.safetensors"
+_NAME = re.compile(r"step-(\d{9})")
+
+
+class Checkpoints:
+    """The `checkpoints` folder of a run."""
+
+    def __init__(self, folder: Path, keep: int = 2):
+        self.folder, self.keep = folder, max(2, keep)
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_partials(folder)
+
+    def steps(self) -> list[int]:
+        """Steps of which there is a checkpoint, newest first."""
+        found = (_NAME.fullmatch(entry.name) for entry in self.folder.iterdir() if entry.is_dir())
+        return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    def path(self, step: int) -> Path:
+        return self.folder / f"step-{step:09d}"
+
+    def save(
+        self,
+        step: int,
+        *,
+        weights: Mapping[str, Tensor],
+        optimizer: Mapping[str, Tensor],
+        average: Mapping[str, Tensor] | None,
+        state: Mapping[str, Any],
+    ) -> None:
+        def fill(folder: Path) -> None:
+            save_tensors(folder / WEIGHTS, weights)
+            save_tensors(folder / OPTIMIZER, optimizer)
+            if average is not None:
+                save_tensors(folder / AVERAGE, average)
+            write_json(folder / STATE, {"format": 1, "step": step, **state})
+
+        write_folder(self.path(step), fill)
+        for old in self.steps()[self.keep :]:
+            shutil.rmtree(self.path(old), ignore_errors=True)
+
+    def save_best(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        def fill(folder: Path) -> None:
+            save_tensors(folder / WEIGHTS, weights)
+            write_json(folder / STATE, {"format": 1, **state})
+
+        write_folder(self.folder / BEST, fill)
+
+    def best(self) -> dict[str, Tensor]:
+        check_manifest(self.folder / BEST)
+        return load_tensors(self.folder / BEST / WEIGHTS)
+
+    def weights(self, step: int) -> dict[str, Tensor]:
+        check_manifest(self.path(step))
+        return load_tensors(self.path(step) / WEIGHTS)
+
+    def newest(self, complain: Callable[[str], None]) -> int | None:
+        """The newest undamaged checkpoint; damaged ones are named aloud and passed over. None if there never was one."""
+        steps = self.steps()
+        for step in steps:
+            try:
+                check_manifest(self.path(step))
+                return step
+            except CheckpointError as error:
+                complain(f"Checkpoint of step {step} is damaged and is passed over. {error}")
+        if steps:
+            raise CheckpointError(
+                self.folder, "every checkpoint of this run is damaged", "Restore one from a copy, or delete this folder to start the run over"
+            )
+        return None
+
+    def load(self, step: int) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor] | None, dict[str, Any]]:
+        """Weights, optimizer state, moving average (or None) and the rest."""
+        folder = self.path(step)
+        average = load_tensors(folder / AVERAGE) if (folder / AVERAGE).exists() else None
+        return load_tensors(folder / WEIGHTS), load_tensors(folder / OPTIMIZER), average, read_json(folder / STATE)

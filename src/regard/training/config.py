@@ -1,0 +1,141 @@
+"""What a run is made of: the sections of a recipe and how they come together."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from regard.core import config as configuration
+from regard.core.errors import ConfigError
+from regard.data.corpus import DataConfig
+from regard.data.tokenizers import TokenizerConfig
+from regard.models.base import MODELS
+from regard.search.config import SearchConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How to train. The learning rate is the schedule's peak; steps are optimizer updates, counted from 1."""
+
+    steps: int = 10_000
+    batch_tokens: int = 4096  # per micro-batch: rows times the longer side, padding included
+    accumulate: int = 1  # micro-batches per step
+    max_tokens: int = 200  # longer sentences are left out of training
+    seed: int = 1
+
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    lr: float = 1e-3
+    matrix_lr: float = 0.02  # muon: for the matrices inside the layers; `lr` is for all else
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-9
+    weight_decay: float = 0.0
+    clip: float = 1.0  # maximum norm of the gradient; 0 for none
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    warmup: int = 1000
+    final_lr: float = 0.0  # where cosine and linear end, as a part of lr
+
+    label_smoothing: float = 0.1
+    ema: float = 0.0  # decay of the exponential moving average of the weights; 0 for none
+    average: int = 0  # the final weights are the mean of the last so many checkpoints; 0 for none
+
+    save_every: int = 500
+    validate_every: int = 0  # 0: whenever a checkpoint is saved
+    patience: int = 0  # stop after so many validations without improvement; 0 for never
+    best_by: Literal["loss", "bleu"] = "loss"
+    select: Literal["best", "last"] = "best"  # which weights a run ends with, unless they are averaged
+    valid_sentences: int = 0  # how many validation sentences are decoded for BLEU; 0: none, or 500 with best_by=bleu
+    log_every: int = 50
+
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
+    compile: bool = False
+    threads: int = 0  # of the CPU; 0: torch's choice. Part of what makes a run repeatable
+    workers: int = 1  # threads that prepare batches; their number does not change the result
+
+    def __post_init__(self) -> None:
+        at_least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "max_tokens": 1, "seed": 0, "save_every": 1,
+                    "validate_every": 0, "patience": 0, "warmup": 0, "average": 0, "valid_sentences": 0, "log_every": 1,
+                    "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0}  # fmt: skip
+        for name, low in at_least.items():
+            if getattr(self, name) < low:
+                raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is less than {low}", f"Give {low} or more")
+        for name in ("beta1", "beta2", "label_smoothing", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give a smaller part")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """A whole recipe. The model's section is of the type that its `name` asks for."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig
+    model: Any
+    train: TrainConfig
+    search: SearchConfig
+
+
+SECTIONS = {"data": DataConfig, "tokenizer": TokenizerConfig, "train": TrainConfig, "search": SearchConfig}
+
+
+def build_run_config(values: Mapping[str, Any]) -> RunConfig:
+    """Plain nested values into a checked configuration."""
+    for name, section in values.items():
+        if name not in (*SECTIONS, "model"):
+            raise ConfigError(f"section {name}", "there is no such section", _section_advice(name))
+        if not isinstance(section, Mapping):
+            raise ConfigError(f"section {name}", f"it is a section, got the value {section!r}", f"Set {name}.KEY=VALUE")
+    model = build_model_config(values.get("model", {}))
+    built = {name: configuration.build(cls, values.get(name, {}), name) for name, cls in SECTIONS.items()}
+    return RunConfig(model=model, **built)
+
+
+def build_model_config(section: Mapping[str, Any]) -> Any:
+    name = section.get("name", "transformer")
+    if not isinstance(name, str):
+        raise ConfigError("setting model.name", f"a text is expected, got {name!r}", "Write for example model.name=transformer")
+    return configuration.build(MODELS.get(name).Config, section, "model")
+
+
+def _section_advice(name: str) -> str:
+    import difflib
+
+    for section, cls in SECTIONS.items():  # a setting written without its section
+        if name in {f.name for f in dataclasses.fields(cls)}:
+            return f"Did you mean {section}.{name}?"
+    if name in {f.name for f in dataclasses.fields(MODELS.get("transformer").Config)}:
+        return f"Did you mean model.{name}?"
+    near = difflib.get_close_matches(name, [*SECTIONS, "model"], n=1)
+    return f"Did you mean {near[0]}?" if near else "Sections: " + ", ".join(sorted([*SECTIONS, "model"]))
+
+
+def recipe_names() -> list[str]:
+    folder = resources.files("regard.recipes")
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def read_recipe(name: str) -> dict[str, Any]:
+    """The plain values of a recipe, given by its name or as a path to a TOML file. `about` is text for people."""
+    if name in recipe_names():
+        values = configuration.read_toml(Path(str(resources.files("regard.recipes") / f"{name}.toml")))
+    else:
+        path = Path(name)
+        if not path.exists() and path.suffix != ".toml":
+            import difflib
+
+            near = difflib.get_close_matches(name, recipe_names(), n=1)
+            advice = f"Did you mean {near[0]}?" if near else "`regard recipes` lists the names; or give a path to a .toml file"
+            raise ConfigError(f"recipe {name!r}", "there is no recipe or file of that name", advice)
+        values = configuration.read_toml(path)
+    about = values.pop("about", "")
+    if not isinstance(about, str):
+        raise ConfigError(f"recipe {name!r}", "`about` is not a text", "Write about = \"...\"")
+    return values
+
+
+def recipe_about(name: str) -> str:
+    return str(configuration.read_toml(Path(str(resources.files("regard.recipes") / f"{name}.toml"))).get("about", ""))

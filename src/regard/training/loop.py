@@ -1,0 +1,243 @@
+"""The training loop: one for every model.
+
+A step is a pure function of the weights, the optimizer state, the seed and the step's number: batches come from
+(seed, epoch, position), and the random numbers of dropout from (seed, step). So a checkpoint needs no generator state,
+and a run that was killed and resumed ends in the same weights, bit for bit, as one that was not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import TrainingError
+from regard.core.types import PAD
+from regard.data.batching import BatchStream, Drawn, TokenStore
+from regard.models.base import Writer
+from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
+from regard.training.averaging import MovingAverage, mean_of
+from regard.training.checkpoint import Checkpoints
+from regard.training.config import TrainConfig
+from regard.training.log import MetricsLog
+from regard.training.optim import Optimizer
+from regard.training.progress import Reporter
+from regard.training.schedule import rate
+from regard.training.signals import Interruption
+from regard.training.validation import Validation
+
+MOST_BAD_STEPS = 100  # in a row, before a run gives up
+
+
+@dataclass
+class Progress:
+    """What a run remembers beside weights and optimizer: where it is, and how well it went."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    seconds: float = 0.0
+    best: float | None = None
+    best_step: int = 0
+    worse: int = 0  # validations since the best
+    loss: float = 0.0  # sums since the last line of the log
+    nll: float = 0.0
+    tokens: int = 0
+
+
+class Trainer:
+    """Trains a model inside a run folder, from its newest checkpoint if there is one."""
+
+    def __init__(
+        self,
+        model: Writer,
+        store: TokenStore,
+        validation: Validation | None,
+        config: TrainConfig,
+        folder: Path,
+        device: torch.device,
+        report: Reporter,
+    ):
+        self.config, self.folder, self.device, self.report = config, folder, device, report
+        self.model, self.store, self.validation = model.to(device), store, validation
+        self.optimizer = Optimizer(model, config, device)
+        self.average = MovingAverage(model, config.ema) if config.ema else None
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average)
+        self.progress = Progress()
+        self.saved_step = -1
+        low = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
+        self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
+        self.forward = torch.compile(model.forward) if config.compile else model.forward
+        self._resume()
+
+    def _resume(self) -> None:
+        newest = self.checkpoints.newest(self.report.warn)
+        if newest is None:
+            return
+        weights, optimizer, average, state = self.checkpoints.load(newest)
+        where = self.checkpoints.path(newest)
+        put_weights(self.model, weights, where)
+        self.optimizer.load(optimizer, str(where))
+        if self.average is not None and average is not None:
+            for name, tensor in self.average.average.items():
+                tensor.copy_(average[name])
+        self.progress = Progress(**state["progress"])
+        self.saved_step = newest
+        self.report.say(f"Going on after step {newest}.")
+
+    def run(self) -> int | None:
+        """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
+        config, progress = self.config, self.progress
+        log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
+        plan = self.store.plan(config.batch_tokens, config.seed)
+        multiple = 8 if self.device.type == "cuda" else 1
+        self.model.train()
+        self.report.begin(config.steps, progress.step)
+        stream = BatchStream(self.store, plan, progress.epoch, progress.position, workers=config.workers, multiple=multiple)
+        try:
+            with Interruption() as interruption, stream:
+                self._clock = time.monotonic()
+                while progress.step < config.steps and not self._patience_is_out():
+                    self._step([next(stream) for _ in range(config.accumulate)])
+                    step = progress.step
+                    if step % config.log_every == 0 or step == config.steps:
+                        self._log(log)
+                    last = step == config.steps
+                    if last or step % (config.validate_every or config.save_every) == 0:
+                        self._validate(log)
+                    if last or step % config.save_every == 0 or self._patience_is_out():
+                        self._save()
+                    if interruption.received is not None and not last:
+                        self._save()
+                        return interruption.received
+        finally:
+            self.report.end()
+            log.close()
+        self._final_weights()
+        return None
+
+    def _step(self, drawn: list[Drawn]) -> None:
+        config, progress = self.config, self.progress
+        progress.step += 1
+        torch.manual_seed((config.seed << 32) + progress.step)
+        tokens = sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn)
+        total = torch.zeros((), device=self.device)
+        for batch, _, _ in drawn:
+            batch = batch.to(self.device)
+            with self.autocast():
+                forced = self.forward(batch.source, batch.target_in)
+                sums = self.model.output.loss(forced.hidden, batch.target_out, config.label_smoothing)
+            loss = sums.loss / tokens
+            for auxiliary in forced.losses.values():
+                loss = loss + auxiliary / len(drawn)
+            loss.backward()
+            total = total + loss.detach()
+            self._count(sums.loss.detach(), sums.nll.detach())
+        progress.tokens += tokens
+        progress.epoch, progress.position = drawn[-1].next
+        self._norm = self.optimizer.step(total, rate(config, progress.step), progress.step)
+        if self.average is not None:
+            self.average.update(progress.step)
+
+    def _count(self, loss: Tensor, nll: Tensor) -> None:
+        """Adds to the sums of the log, on the device: asking for them at every step would make the host wait."""
+        if not hasattr(self, "_sums"):
+            self._sums = torch.tensor([self.progress.loss, self.progress.nll], device=self.device)
+        self._sums += torch.stack((loss, nll))
+
+    def _read_sums(self) -> None:
+        if hasattr(self, "_sums"):
+            self.progress.loss, self.progress.nll = self._sums.tolist()
+
+    def _tick(self) -> float:
+        now = time.monotonic()
+        elapsed, self._clock = now - self._clock, now
+        self.progress.seconds += elapsed
+        return elapsed
+
+    def _log(self, log: MetricsLog) -> None:
+        progress = self.progress
+        self._read_sums()
+        bad = int(self.optimizer.in_a_row)
+        values = {
+            "loss": progress.loss / progress.tokens,
+            "nll": progress.nll / progress.tokens,
+            "lr": self.config.lr * rate(self.config, progress.step),
+            "gradient_norm": float(self._norm),
+            "epoch": progress.epoch,
+            "skipped": int(self.optimizer.skipped),
+            "tokens_per_second": round(progress.tokens / max(1e-9, self._tick())),
+            "seconds": round(progress.seconds, 3),
+        }
+        if values["skipped"]:
+            values["last_skipped_step"] = int(self.optimizer.last_bad)
+        log.add(progress.step, values)
+        self.report.update(progress.step, values)
+        if bad:
+            self.report.warn(
+                f"step {progress.step}: loss or gradient is not finite; the weights were left as they were "
+                f"({values['skipped']} steps so far, the last was {values['last_skipped_step']})"
+            )
+        if bad >= MOST_BAD_STEPS:
+            raise TrainingError(
+                f"step {progress.step}", f"loss or gradient was not finite for {bad} steps in a row", "Lower train.lr, or lengthen train.warmup"
+            )
+        progress.loss = progress.nll = 0.0
+        progress.tokens = 0
+        self._sums.zero_()
+
+    def _validate(self, log: MetricsLog) -> None:
+        if self.validation is None:
+            return
+        progress = self.progress
+        with self.average.applied() if self.average is not None else contextlib.nullcontext():
+            self.model.eval()
+            with self.autocast():
+                values = self.validation.measure(self.model, self.device)
+            self.model.train()
+            value = values["valid_bleu"] if self.config.best_by == "bleu" else -values["valid_nll"]
+            if progress.best is None or value > progress.best:
+                progress.best, progress.best_step, progress.worse = value, progress.step, 0
+                self.checkpoints.save_best(weights_of(self.model), {"step": progress.step, **values})
+            else:
+                progress.worse += 1
+        self._tick()  # the time of validation counts, but not into tokens per second
+        log.add(progress.step, {**values, "best_step": progress.best_step})
+        shown = "  ".join(f"{name.removeprefix('valid_')} {value:.3f}" for name, value in values.items())
+        self.report.say(f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}")
+
+    def _patience_is_out(self) -> bool:
+        return bool(self.config.patience) and self.progress.worse >= self.config.patience
+
+    def _save(self) -> None:
+        if self.saved_step == self.progress.step:
+            return
+        self._read_sums()
+        self._tick()
+        self.checkpoints.save(
+            self.progress.step,
+            weights=weights_of(self.model),
+            optimizer=self.optimizer.tensors(),
+            average=self.average.average if self.average is not None else None,
+            state={"progress": vars(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__},
+        )
+        self.saved_step = self.progress.step
+
+    def _final_weights(self) -> None:
+        """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""
+        if self.config.average > 1:
+            steps = self.checkpoints.steps()[: self.config.average]
+            put_weights(self.model, mean_of(self.checkpoints.weights(step) for step in steps), self.folder)
+        elif self.config.select == "best" and self.progress.best is not None:
+            put_weights(self.model, self.checkpoints.best(), self.folder)
+        elif self.average is not None:
+            put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
+        self.model.eval()
+
+    def summary(self) -> dict[str, Any]:
+        return {"steps": self.progress.step, "seconds": round(self.progress.seconds, 1), "best_step": self.progress.best_step}

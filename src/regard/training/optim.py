@@ -1,0 +1,102 @@
+"""The optimizer: Adam, AdamW or Muon over parameter groups, a step that refuses non-finite gradients, and its state as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from regard.core.errors import CheckpointError
+from regard.training.config import TrainConfig
+
+COUNTERS = ("skipped", "in_a_row", "last_bad")
+
+
+class Optimizer:
+    """One or two torch optimizers that share a schedule. Weight decay is for matrices only."""
+
+    def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device):
+        self.config, self.device = config, device
+        self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        inside = [n for n, p in self.named.items() if p.dim() == 2 and "embedding" not in n and not n.startswith("output")]
+        muon_names = set(inside) if config.optimizer == "muon" else set()
+        rest = {name: p for name, p in self.named.items() if name not in muon_names}
+        groups = [
+            {"params": [p for p in rest.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
+            {"params": [p for p in rest.values() if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        decoupled = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        fused = device.type in ("cpu", "cuda")
+        adam = decoupled(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+        self.parts: list[tuple[torch.optim.Optimizer, float]] = [(adam, config.lr)]
+        if muon_names:
+            matrices = [self.named[name] for name in self.named if name in muon_names]
+            muon = torch.optim.Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
+            self.parts.append((muon, config.matrix_lr))
+        # counted where the loss is, read when the log is written: no waiting for the device at every step
+        self.skipped = torch.zeros((), dtype=torch.long, device=device)
+        self.in_a_row = torch.zeros((), dtype=torch.long, device=device)
+        self.last_bad = torch.zeros((), dtype=torch.long, device=device)
+
+    def step(self, loss: Tensor, part_of_peak: float, number: int) -> Tensor:
+        """Clips and applies the gradients, unless loss or gradients are not finite: then the weights stay as they are."""
+        gradients = [p.grad for p in self.named.values() if p.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        bad = ~torch.isfinite(norm + loss.detach())
+        if self.config.clip:
+            scale = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
+            torch._foreach_mul_(gradients, scale)
+        self.skipped += bad
+        self.in_a_row.copy_((self.in_a_row + 1) * bad)
+        self.last_bad.copy_(torch.where(bad, number, self.last_bad))
+        for optimizer, peak in self.parts:
+            for group in optimizer.param_groups:
+                group["lr"] = peak * part_of_peak
+            if self._skips_on_device(optimizer):
+                optimizer.grad_scale = None  # type: ignore[attr-defined]
+                optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
+                optimizer.step()
+            elif not bool(bad):
+                optimizer.step()
+        for p in self.named.values():
+            p.grad = None
+        return norm
+
+    def _skips_on_device(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Fused Adam on CUDA skips by itself, as under gradient scaling, so the host need not wait to know."""
+        return self.device.type == "cuda" and isinstance(optimizer, torch.optim.Adam)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The optimizer's state by parameter name, and the skip counters."""
+        names = {id(p): name for name, p in self.named.items()}
+        result: dict[str, Tensor] = {name: getattr(self, name) for name in COUNTERS}
+        for optimizer, _ in self.parts:
+            for p, state in optimizer.state.items():
+                for key, value in state.items():
+                    result[f"{names[id(p)]}/{key}"] = torch.as_tensor(value)
+        return result
+
+    def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        try:
+            for name in COUNTERS:
+                getattr(self, name).copy_(tensors[name])
+            by_name: dict[str, dict[str, Tensor]] = {}
+            for key, value in tensors.items():
+                if "/" in key:
+                    name, field = key.rsplit("/", 1)
+                    by_name.setdefault(name, {})[field] = value
+            for optimizer, _ in self.parts:
+                for group in optimizer.param_groups:
+                    for p in group["params"]:
+                        name = next(n for n, q in self.named.items() if q is p)
+                        if name in by_name:
+                            state = {k: v.clone() if v.dim() == 0 else v.to(p.device) for k, v in by_name[name].items()}
+                            for value in state.values():
+                                if value.dim() and value.shape != p.shape:
+                                    raise KeyError(name)
+                            if optimizer.defaults.get("fused"):
+                                state["step"] = state["step"].to(p.device)
+                            optimizer.state[p] = state
+        except KeyError as error:
+            raise CheckpointError(where, f"the optimizer state does not fit the model ({error})", "Use the run's own checkpoint") from None

@@ -1,0 +1,353 @@
+"""A run from beginning to end: folder, data, tokenizer, model, training, final weights, scores.
+
+The folder with what was asked for exists before any other work, so that a run killed at any moment can be resumed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import regard
+from regard.core import config as configuration
+from regard.core.device import choose_device
+from regard.core.errors import CheckpointError, ConfigError, DataError
+from regard.core.files import load_tensors, read_json, remove_partials, save_tensors, write_json, write_manifest
+from regard.data.batching import TokenStore
+from regard.data.corpus import Corpus, load_corpus
+from regard.data.tokenizers import TokenizerPair
+from regard.evaluation.metrics import Score, corpus_scores
+from regard.models.base import Writer, build_model
+from regard.tasks.folder import (
+    CHECKPOINTS,
+    CONFIG,
+    DATA,
+    FORMAT,
+    RUN,
+    SCORES,
+    STATE,
+    WEIGHTS,
+    find_run,
+    load_model,
+    put_weights,
+    read_config,
+    weights_of,
+)
+from regard.tasks.translation import Translator
+from regard.training.checkpoint import Checkpoints
+from regard.training.config import RunConfig, build_run_config, read_recipe
+from regard.training.loop import Trainer
+from regard.training.progress import Reporter
+from regard.training.sizes import choose_sizes
+from regard.training.validation import Validation
+
+INITIAL = "initial.safetensors"  # the weights that a fine-tuning run starts from
+DEFAULT_DECODED = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class RunResult:
+    """How a run ended. `interrupted` is the signal that stopped it, or None."""
+
+    folder: Path
+    interrupted: int | None
+    scores: dict[str, Score]
+    summary: dict[str, Any]
+
+
+def train(
+    recipe: str | None = None,
+    *,
+    out: str | Path,
+    src: str = "",
+    tgt: str = "",
+    settings: Mapping[str, Any] | Iterable[str] = (),
+    start_from: str | Path | None = None,
+    report: Reporter | None = None,
+    command: str = "",
+) -> RunResult:
+    """Trains a model into a new folder.
+
+    Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or both: files go over the
+    recipe's. Without a recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts
+    such as "train.steps=1000". `start_from` is another run, whose model, tokenizer and weights this one begins with.
+    """
+    report = report or Reporter()
+    values = read_recipe(recipe) if recipe else {}
+    if src or tgt:
+        if not (src and tgt):
+            raise ConfigError("train", "only one of src and tgt is given", "Give both files")
+        files = {"src": str(Path(src).absolute()), "tgt": str(Path(tgt).absolute())}
+        if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
+            kept = ("source_language", "target_language", "min_words", "max_words")
+            values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
+        values = configuration.merge(values, {"data": files})
+    if isinstance(settings, Mapping):
+        values = configuration.merge(values, settings)
+    else:
+        values = configuration.apply_overrides(values, settings)
+    if start_from is not None:
+        values = _with_model_of(Path(start_from), values)
+    config = build_run_config(values)
+    if not (config.data.src or config.data.tgt or config.data.tsv):
+        raise ConfigError("train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt")
+    folder = _new_folder(Path(out))
+    request = {
+        "format": FORMAT,
+        "given": values,
+        "choose_sizes": recipe is None and start_from is None,
+        "start_from": str(Path(start_from).absolute()) if start_from is not None else None,
+        "command": command or shlex.join(sys.argv),
+        "working_folder": os.getcwd(),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "versions": versions(),
+        "status": "started",
+    }
+    write_json(folder / RUN, request)
+    write_json(folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(config)})
+    return _go(folder, report)
+
+
+def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:
+    """Goes on with a run from its newest checkpoint, exactly as if it had never stopped."""
+    folder = find_run(Path(folder))
+    if not (folder / RUN).is_file():
+        raise CheckpointError(folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from")
+    return _go(folder, report or Reporter())
+
+
+def versions() -> dict[str, str]:
+    import sacrebleu
+    import tokenizers
+
+    return {
+        "regard": regard.__version__,
+        "torch": torch.__version__,
+        "tokenizers": tokenizers.__version__,
+        "sacrebleu": sacrebleu.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _new_folder(folder: Path) -> Path:
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(folder, "the output is a file, not a folder", "Give another --out")
+    if (folder / RUN).exists() or (folder / CONFIG).exists():
+        raise ConfigError(folder, "the folder already holds a run", f"Go on with `regard train --resume {folder}`, or give another --out")
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(folder, "the folder is not empty", "Give another --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(folder, f"the folder cannot be made ({error.strerror})", "Give another --out") from None
+    return folder
+
+
+def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that starts from another's weights: model and tokenizer are the other's."""
+    theirs = read_config(other)
+    for section in ("model", "tokenizer"):
+        for key, value in values.get(section, {}).items():
+            if theirs[section].get(key) != value and key not in ("dropout", "attention_dropout", "activation_dropout"):
+                raise ConfigError(
+                    f"setting {section}.{key}",
+                    f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",
+                    "Leave the setting out",
+                )
+    model = configuration.merge(theirs["model"], values.get("model", {}))
+    search = configuration.merge(theirs.get("search", {}), values.get("search", {}))
+    return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process at a time in a run folder."""
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    with open(folder / ".lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CheckpointError(folder, "another process is training in this folder", "Wait for it, or stop it") from None
+        yield
+
+
+def _go(folder: Path, report: Reporter) -> RunResult:
+    try:
+        with _locked(folder):
+            remove_partials(folder)
+            return _run(folder, report)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise CheckpointError(
+            error.filename or folder, f"writing the run failed ({error.strerror})", f"Make room or mend it, then `regard train --resume {folder}`"
+        ) from error
+
+
+def _run(folder: Path, report: Reporter) -> RunResult:
+    request = read_json(folder / RUN)
+    if request.get("status") == "finished":
+        report.say(f"{folder}: the run is finished; nothing is left to do.")
+        return RunResult(folder, None, _read_scores(folder), request.get("summary", {}))
+    saved = read_json(folder / CONFIG)
+    corpus = load_corpus(build_run_config(_sections(saved)).data)
+    if not saved.get("resolved"):
+        values = request["given"]
+        if request.get("choose_sizes"):
+            cpu = choose_device(build_run_config(values).train.device).type != "cuda"
+            values = configuration.merge(choose_sizes(corpus.train, cpu), values)
+        saved = configuration.to_plain(build_run_config(values))
+    config = build_run_config(_sections(saved))
+    _set_threads(folder, config)
+    _check_data(folder, corpus, report)
+    tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"))
+    train_store = TokenStore.from_pairs(corpus.train, tokenizers, config.train.max_tokens)
+    if train_store.dropped:
+        report.say(f"{train_store.dropped:,} pairs are longer than train.max_tokens={config.train.max_tokens} and are left out.")
+    vocabulary = {"source": tokenizers.source.size, "target": tokenizers.target.size, "shared": tokenizers.joint}
+    usual = int(np.percentile(train_store.source.lengths, 99.5)) + 1
+    write_json(
+        folder / CONFIG,
+        {"format": FORMAT, "resolved": True, **configuration.to_plain(config), "vocabulary": vocabulary, "usual_source_length": usual},
+    )
+    device = choose_device(config.train.device)
+    model = _model(folder, config, tokenizers, request.get("start_from"))
+    report.say(
+        f"{len(train_store):,} training pairs, {len(corpus.valid):,} for validation, {len(corpus.test):,} for testing; "
+        f"{config.model.name} with {model.parameters_count():,} parameters on {device}"
+    )
+    validation = _validation(config, corpus, tokenizers)
+    trainer = Trainer(model, train_store, validation, config.train, folder, device, report)
+    interrupted = trainer.run()
+    if interrupted is not None:
+        write_json(folder / RUN, {**request, "status": "interrupted"})
+        return RunResult(folder, interrupted, {}, trainer.summary())
+    save_tensors(folder / WEIGHTS, weights_of(model))
+    names = [p.name for p in folder.iterdir() if p.name.startswith("tokenizer") and p.suffix == ".json"]
+    write_manifest(folder, [WEIGHTS, CONFIG, *names])
+    (folder / INITIAL).unlink(missing_ok=True)
+    scores = _test(folder, config, corpus, model, tokenizers, device, report)
+    write_json(folder / RUN, {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}})
+    return RunResult(folder, None, scores, trainer.summary())
+
+
+def _sections(saved: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: saved[name] for name in ("data", "tokenizer", "model", "train", "search") if name in saved}
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {torch.get_num_threads()} threads"
+
+
+def _set_threads(folder: Path, config: RunConfig) -> None:
+    """Another number of threads gives other weights in the last bits: a resumed run takes the number it began with."""
+    if config.train.threads:
+        torch.set_num_threads(config.train.threads)
+        return
+    checkpoints = Checkpoints(folder / CHECKPOINTS)
+    for step in checkpoints.steps():
+        with contextlib.suppress(CheckpointError):
+            threads = read_json(checkpoints.path(step) / STATE).get("threads")
+            if isinstance(threads, int) and 1 <= threads <= 1024:
+                torch.set_num_threads(threads)
+                return
+
+
+def _check_data(folder: Path, corpus: Corpus, report: Reporter) -> None:
+    """Records the data's fingerprint, or on resume refuses data that is not what the run began with."""
+    if (folder / DATA).exists():
+        known = read_json(folder / DATA)
+        if known.get("fingerprint") != corpus.fingerprint:
+            raise DataError(folder, "the text is not what this run was started with", "Restore the files, or start a new run")
+        return
+    if corpus.dropped:
+        report.say(f"{corpus.dropped:,} pairs with an empty side are left out.")
+    sizes = {"train": len(corpus.train), "valid": len(corpus.valid), "test": len(corpus.test), "dropped": corpus.dropped}
+    write_json(folder / DATA, {"fingerprint": corpus.fingerprint, "pairs": sizes, "files": {k: str(v) for k, v in corpus.files.items()}})
+
+
+def _tokenizers(folder: Path, config: RunConfig, corpus: Corpus, start_from: str | None) -> TokenizerPair:
+    if any(folder.glob("tokenizer*.json")):
+        with contextlib.suppress(CheckpointError):
+            return TokenizerPair.load(folder)
+    if start_from is not None:
+        tokenizers = TokenizerPair.load(Path(start_from))
+    else:
+        tokenizers = TokenizerPair.train(corpus.train.sources, corpus.train.targets, config.tokenizer)
+    tokenizers.save(folder)
+    return tokenizers
+
+
+def _model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_from: str | None) -> Writer:
+    torch.manual_seed(config.train.seed)
+    model = build_model(
+        config.model.name,
+        config.model,
+        source_vocabulary=tokenizers.source.size,
+        target_vocabulary=tokenizers.target.size,
+        shared=tokenizers.joint,
+    )
+    if start_from is not None:
+        if not (folder / INITIAL).exists():  # our own copy: the other run may go away
+            other, _, _ = load_model(Path(start_from))
+            save_tensors(folder / INITIAL, weights_of(other))
+        put_weights(model, load_tensors(folder / INITIAL), folder / INITIAL)
+    return model
+
+
+def _validation(config: RunConfig, corpus: Corpus, tokenizers: TokenizerPair) -> Validation | None:
+    if not len(corpus.valid):
+        if config.train.best_by == "bleu" or config.train.patience:
+            raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_src and data.valid_tgt")
+        return None
+    decoded = config.train.valid_sentences or (DEFAULT_DECODED if config.train.best_by == "bleu" else 0)
+    return Validation(
+        corpus.valid,
+        tokenizers,
+        dataclasses.replace(config.search, nbest=1),
+        batch_tokens=config.train.batch_tokens,
+        max_tokens=config.train.max_tokens,
+        decoded=decoded,
+    )
+
+
+def _test(
+    folder: Path, config: RunConfig, corpus: Corpus, model: Writer, tokenizers: TokenizerPair, device: torch.device, report: Reporter
+) -> dict[str, Score]:
+    """Scores the final model on the held-out text, by the same path as any other text."""
+    part, name = (corpus.test, "test") if len(corpus.test) else (corpus.valid, "validation")
+    if not len(part):
+        return {}
+    report.say(f"Translating {len(part):,} {name} sentences...")
+    began = time.monotonic()
+    translator = Translator(model, tokenizers, config.search, device=device)
+    written = translator.translate(part.sources)
+    scores = corpus_scores(written, part.targets, metrics=("bleu", "chrf"))
+    rows = {key: score.to_plain() for key, score in scores.items()}
+    write_json(folder / SCORES, {"part": name, "sentences": len(part), "seconds": round(time.monotonic() - began, 1), "scores": rows})
+    for score in scores.values():
+        report.say(f"{score}  ({score.signature})")
+    return scores
+
+
+def _read_scores(folder: Path) -> dict[str, Score]:
+    if not (folder / SCORES).exists():
+        return {}
+    return {key: Score(**row) for key, row in read_json(folder / SCORES)["scores"].items()}

@@ -1,0 +1,31 @@
+"""Ctrl-C and SIGTERM while training: the first asks for a checkpoint and an orderly end, the second ends at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+
+class Interruption:
+    """A context in which `received` becomes the number of the first SIGINT or SIGTERM."""
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def _on_signal(self, number: int, _frame: Any) -> None:
+        if self.received is not None:
+            os._exit(128 + number)
+        self.received = number
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
