@@ -7,6 +7,7 @@ import math
 
 import pytest
 import torch
+from plain_beam import plain_score
 from toy_writer import BlindWriter, ToyWriter, toy_source
 
 from regard.core.errors import ModelError
@@ -66,6 +67,20 @@ def test_log_prob_is_the_teacher_forced_one(method: str) -> None:
                 assert hypothesis.log_prob == pytest.approx(total, abs=1e-5)
                 assert hypothesis.token_log_probs == pytest.approx(each, abs=1e-5)
                 assert len(each) == len(hypothesis.tokens) + hypothesis.finished
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_score_is_the_normalised_log_prob_of_what_was_written(method: str) -> None:
+    config = dataclasses.replace(METHODS[method], coverage=0.5, max_ratio=0.5, max_extra=2)
+    cut = 0
+    for seed in range(4):
+        for hypotheses in search(ToyWriter(seed), toy_source(seed, 6), config, attention=True):
+            for h in hypotheses:
+                assert h.attention is not None
+                cut += not h.finished
+                expected = plain_score(config, tuple(h.token_log_probs), h.attention.tolist())
+                assert h.score == pytest.approx(expected, abs=1e-5)
+    assert cut or method == "exact"
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from regard.core.errors import DataError
+from regard.cli.translate import one_line
+from regard.core.errors import ConfigError, DataError
 from regard.core.files import write_bytes
-from regard.evaluation.plots import draw_lengths, save_figure
+from regard.evaluation.plots import FORMATS, draw_lengths, save_figure
 from regard.evaluation.run import Evaluation, System, evaluate
 
 
@@ -27,12 +29,12 @@ def run_evaluate(
     as_json: bool,
     device: str,
 ) -> None:
-    for path in (plot, out):  # before the long work
-        if path is not None and not path.absolute().parent.is_dir():
-            raise DataError(path, "its folder does not exist", "Make the folder first")
-    result = evaluate(model, src=src, ref=ref, against=against, tokenized=tokenized, lowercase=lowercase, beam=beam, device=device)
+    _check_outputs(plot, out, inputs=[src, ref, *([against] if against is not None else [])])
+    result = evaluate(
+        model, src=src, ref=ref, against=against, tokenized=tokenized, lowercase=lowercase, beam=beam, device=device
+    )
     if out is not None:
-        write_bytes(out, "".join(line + "\n" for line in result.system.translations).encode())
+        write_bytes(out, "".join(one_line(text) + "\n" for text in result.system.translations).encode())
     if plot is not None:
         systems = [result.system, *([result.other] if result.other is not None else [])]
         save_figure(draw_lengths({system.name: system.lengths for system in systems}), plot)
@@ -40,6 +42,21 @@ def run_evaluate(
         print(json.dumps(result.to_plain(), ensure_ascii=False))
     else:
         _show(result)
+
+
+def _check_outputs(plot: Path | None, out: Path | None, inputs: list[Path]) -> None:
+    """Before the long work: the files can be written, and none of them is one that is read."""
+    if plot is not None and plot.suffix.lower() not in FORMATS:
+        raise ConfigError(plot, f"{plot.suffix or 'no suffix'!r} is no format of pictures", f"Use {', '.join(FORMATS)}")
+    for path in (plot, out):
+        if path is None:
+            continue
+        if path.is_dir():
+            raise DataError(path, "it is a directory, and a file is to be written", "Give the name of a file")
+        if not path.absolute().parent.is_dir():
+            raise DataError(path, "its folder does not exist", f"Make {path.parent} first")
+        if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
+            raise DataError(path, "it would be written over, and it is one of the files to read", "Give another name")
 
 
 def _show(result: Evaluation) -> None:
@@ -50,7 +67,9 @@ def _show(result: Evaluation) -> None:
     for test in result.tests:
         verdict = "significant" if test.significant() else "not significant"
         console.print(f"{test}: {verdict} at 5 %", markup=False)
-    table = Table("source words", "sentences", *[f"BLEU {system.name}" for system in systems], title="BLEU by source length")
+    table = Table("source words", "sentences", title="BLEU by source length")
+    for system in systems:
+        table.add_column(Text(f"BLEU {system.name}"))  # not markup: a folder may have brackets in its name
     for parts in zip(*[system.lengths for system in systems], strict=True):
         cells = [f"{part.bleu.value:.1f} [{part.bleu.low or 0:.1f}, {part.bleu.high or 0:.1f}]" for part in parts]
         table.add_row(parts[0].label, str(parts[0].sentences), *cells)

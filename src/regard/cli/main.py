@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,16 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-ModelOption = Annotated[Path | None, typer.Option("--model", "-m", help="A run folder. Default: the bundled English-German model.")]
+NO_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch's RuntimeErrors say
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A run folder, or a name that `regard models` lists. Default: the bundled English-German model.",
+    ),
+]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 
 
@@ -26,7 +36,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("regard-demo"),
     seconds: Annotated[int, typer.Option(help="How long to train.", min=5, max=3600)] = 170,
 ) -> None:
-    """Translate with the bundled model, then train a small Transformer from nothing, score it and show what it learnt."""
+    """Translate with the bundled model, then train a small Transformer from nothing, score it and show its work."""
     from regard.cli.demo import run_demo
 
     run_demo(out, seconds)
@@ -34,15 +44,29 @@ def demo(
 
 @app.command()
 def train(
-    recipe: Annotated[list[str] | None, typer.Argument(metavar="[RECIPE] [section.key=value ...]", help="A recipe (name or path) and settings that go over it.")] = None,
+    recipe: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [section.key=value ...]", help="A recipe (name or path) and settings that go over it."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The new run's folder.")] = None,
     src: Annotated[str, typer.Option(help="Source text, one sentence per line (.gz and .xz too).")] = "",
     tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that stopped.")] = None,
-    start_from: Annotated[Path | None, typer.Option("--from", metavar="DIR", help="Start a new run from a trained model (fine-tuning).")] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="Start a new run from a trained model (fine-tuning): a run folder or a bundled model's name.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,
 ) -> None:
     """Train a model: from a recipe, or from two aligned text files."""
+    import shlex
+
     from regard.core.errors import ConfigError
     from regard.training.progress import Reporter
     from regard.training.run import resume as resume_run
@@ -53,26 +77,51 @@ def train(
     report = Reporter(quiet)
     if resume is not None:
         if words or src or tgt or start_from is not None or out is not None:
-            raise ConfigError("--resume", "a run goes on with the settings it began with", "Leave the other arguments out, or start a new run with --from")
+            raise ConfigError(
+                "--resume",
+                "a run goes on with the settings it began with",
+                "Leave the other arguments out, or start a new run with --from",
+            )
         result = resume_run(resume, report)
     else:
         if len(names) > 1:
-            raise ConfigError("train", f"more than one recipe is given ({', '.join(names)})", "Write settings as section.key=value")
+            advice = "Give text files as --src and --tgt, and settings as section.key=value"
+            raise ConfigError("train", f"more than one recipe is given ({', '.join(names)})", advice)
         if out is None:
             raise ConfigError("train", "there is no output folder", "Give --out DIR")
-        result = train_run(names[0] if names else None, out=out, src=src, tgt=tgt, settings=settings, start_from=start_from, report=report)
+        result = train_run(
+            names[0] if names else None,
+            out=out,
+            src=src,
+            tgt=tgt,
+            settings=settings,
+            start_from=start_from,
+            report=report,
+            command=shlex.join(["regard", *sys.argv[1:]]),
+        )
     if result.interrupted is not None:
-        typer.echo(f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {result.folder}", err=True)
+        typer.echo(
+            f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {result.folder}",
+            err=True,
+        )
         raise typer.Exit(128 + result.interrupted)
-    report.say(f"Done: {result.folder}. Translate with: regard translate --model {result.folder} \"...\"")
+    report.say(f'Done: {result.folder}. Translate with: regard translate --model {result.folder} "..."')
 
 
 @app.command()
 def translate(
-    text: Annotated[list[str] | None, typer.Argument(help="Text to translate. Without it, lines are read from standard input.")] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text to translate. Without it, the lines of standard input are translated: regard translate < FILE"
+        ),
+    ] = None,
     model: ModelOption = None,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
-    nbest: Annotated[int | None, typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score.")] = None,
+    nbest: Annotated[
+        int | None,
+        typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score."),
+    ] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The exponent of the length normalisation.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt, plain or none.")] = None,
     coverage: Annotated[float | None, typer.Option(help="Weight of GNMT's coverage penalty.")] = None,
@@ -81,11 +130,17 @@ def translate(
     sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching.")] = False,
     temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is tamer, above 1 wilder.")] = None,
     top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
     prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
+    ] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Translate text: arguments, or standard input line by line."""
@@ -104,7 +159,9 @@ def score(
     src: Annotated[Path, typer.Option(help="Source text.")],
     tgt: Annotated[Path, typer.Option(help="Translations to score.")],
     model: ModelOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")
+    ] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Log-probability of given translations, one line per pair."""
@@ -118,8 +175,12 @@ def evaluate(
     src: Annotated[Path, typer.Option(help="Source text.")],
     ref: Annotated[Path, typer.Option(help="Reference translations.")],
     model: ModelOption = None,
-    against: Annotated[Path | None, typer.Option(help="A second system: a run folder, or a file of its translations.")] = None,
-    tokenized: Annotated[bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")] = False,
+    against: Annotated[
+        Path | None, typer.Option(help="A second system: a run folder, or a file of its translations.")
+    ] = None,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")
+    ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length into this .png, .svg or .pdf.")] = None,
@@ -150,7 +211,11 @@ def recipes(name: Annotated[str | None, typer.Argument(help="Print this recipe."
 
 
 @app.command()
-def show(folder: Annotated[Path | None, typer.Argument(help="A run folder. Default: the bundled model.")] = None) -> None:
+def show(
+    folder: Annotated[
+        Path | None, typer.Argument(help="A run folder, or the name of a bundled model (the default).")
+    ] = None,
+) -> None:
     """A run's card: model, data, scores, command."""
     from regard.cli.show import run_show
 
@@ -166,30 +231,75 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def _main(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 
 def run() -> None:
-    """The entry point: errors that a user can mend are one sentence on standard error, without a traceback."""
+    """The entry point: whatever a user can mend is one sentence on standard error, without a traceback."""
     from regard.core.errors import RegardError
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    try:
-        app()
-    except RegardError as error:
-        print(f"Error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:  # the reader of our output has gone: end quietly, as other filters do
-        import os
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            code = app(prog_name="regard", standalone_mode=False)
+        except RegardError as error:
+            sys.exit(_fail(str(error), 1))
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except OSError as error:
+            if error.errno is None:
+                raise
+            place = f"{error.filename}: " if error.filename is not None else ""
+            sys.exit(
+                _fail(
+                    f"{place}the system says {error.strerror!r}. Check the path, its permissions and the free space.", 1
+                )
+            )
+        except Exception as error:
+            sys.exit(_fail_by_kind(error))
+    sys.exit(code if isinstance(code, int) else 0)
 
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        sys.exit(130)
+
+def _fail(sentence: str, code: int) -> int:
+    print("Error: " + " ".join(sentence.split()), file=sys.stderr)
+    return code
+
+
+def _fail_by_kind(error: Exception) -> int:
+    """Errors of libraries that a user can mend: a misspelt option, too little memory. All others are raised again."""
+    if type(error).__name__ in ("Abort", "NoArgsIsHelpError"):
+        if hasattr(error, "show"):
+            error.show()  # type: ignore[attr-defined]
+        return 130 if type(error).__name__ == "Abort" else 2
+    if hasattr(error, "format_message"):  # typer's own copy of click has no name to import it by in all versions
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "regard"
+        said = error.format_message().rstrip(".?")  # type: ignore[attr-defined]
+        return _fail(f"{command}: {said[:1].lower()}{said[1:]}. See `{command} --help`.", 2)
+    memory = (
+        isinstance(error, MemoryError)
+        or "OutOfMemory" in type(error).__name__
+        or any(sign in str(error) for sign in NO_MEMORY)
+    )
+    if memory:
+        return _fail(
+            "memory: there is not enough of it for this. "
+            "Lower train.batch_tokens, model.width or --beam, or use another device.",
+            1,
+        )
+    raise error
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print("Warning: " + " ".join(str(message).split()), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from regard.core.errors import CheckpointError
 from regard.core.files import read_json
 from regard.models.base import MODELS
-from regard.tasks.folder import DATA, RUN, SCORES, find_run, weights_folder
-from regard.tasks.pretrained import BUNDLED, bundled_model
-from regard.training.config import recipe_about, recipe_names
+from regard.tasks.folder import CONFIG, DATA, RUN, SCORES, WEIGHTS, find_run, weights_folder
+from regard.tasks.pretrained import BUNDLED, bundled_model, find_model
+from regard.training.config import read_recipe, recipe_about, recipe_names
 
 CARD = "CARD.md"
 
@@ -25,7 +28,11 @@ def run_models() -> None:
         table.add_row(name, (MODELS.get(name).__doc__ or "").splitlines()[0])
     console.print(table)
     table = Table("model", "folder", title="Trained models in this installation")
-    table.add_row(BUNDLED, str(bundled_model()))
+    try:
+        table.add_row(BUNDLED, _cell(bundled_model()))
+    except CheckpointError as error:
+        table.add_row(BUNDLED, _cell(error.what))
+    table.columns[1].overflow = "fold"
     console.print(table)
     console.print("A run folder is a model too: regard translate --model DIR, regard show DIR.", markup=False)
 
@@ -33,11 +40,10 @@ def run_models() -> None:
 def run_recipes(name: str | None) -> None:
     console = Console(highlight=False)
     if name is not None:
-        from regard.training.config import read_recipe
-
         read_recipe(name)  # says what is wrong with the name
-        text = resources.files("regard.recipes") / f"{name}.toml"
-        print((text if text.is_file() else Path(name)).read_text(encoding="utf-8"), end="")
+        shipped = resources.files("regard.recipes") / f"{name}.toml"
+        text = (shipped if name in recipe_names() else Path(name)).read_text(encoding="utf-8")
+        print(text, end="" if text.endswith("\n") else "\n")
         return
     table = Table("recipe", "what it trains")
     for known in recipe_names():
@@ -47,31 +53,75 @@ def run_recipes(name: str | None) -> None:
 
 
 def run_show(folder: Path | None) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-    folder = find_run(folder if folder is not None else bundled_model())
+    """Prints a run's card. Whatever stage the run is in, what is there is shown."""
+    folder = find_run(find_model(folder))
     if (folder / CARD).is_file():
         print((folder / CARD).read_text(encoding="utf-8"))
-    config = read_json(folder / "config.json")
-    run = read_json(folder / RUN) if (folder / RUN).is_file() else {}
-    data = read_json(folder / DATA) if (folder / DATA).is_file() else {}
-    scores = read_json(folder / SCORES) if (folder / SCORES).is_file() else {}
-    table = Table("what", "value", title=str(folder), show_header=False)
-    table.add_row("status", str(run.get("status", "a model without its run")))
-    model = {key: value for key, value in config.get("model", {}).items() if key != "name"}
-    table.add_row("model", f"{config.get('model', {}).get('name')} {json.dumps(model)}")
-    table.add_row("vocabulary", json.dumps(config.get("vocabulary", {})))
-    try:
-        weights = weights_folder(folder) / "model.safetensors"
-        table.add_row("weights", f"{weights} ({weights.stat().st_size / 2**20:.1f} MiB)")
-    except Exception:  # a run without weights still has a card
-        table.add_row("weights", "none yet")
-    table.add_row("data", json.dumps(data.get("pairs", {})))
-    table.add_row("data fingerprint", str(data.get("fingerprint", "")))
-    for score in scores.get("scores", {}).values():
-        interval = f" [{score['low']:.1f}, {score['high']:.1f}]" if score.get("low") is not None else ""
-        table.add_row(f"{scores['part']} {score['name']}", f"{score['value']:.2f}{interval}  {score['signature']}")
-    if "summary" in run:
-        table.add_row("training", json.dumps(run["summary"]))
-    table.add_row("versions", json.dumps(run.get("versions", {})))
-    table.add_row("command", str(run.get("command", "")))
+    config, run, data, scores = (_read(folder / name) for name in (CONFIG, RUN, DATA, SCORES))
+    model = dict(_section(config, "model"))
+    rows = {
+        "status": run.get("status", "a model without its run"),
+        "model": f"{model.pop('name', '?')} {json.dumps(model)}",
+        "vocabulary": json.dumps(_section(config, "vocabulary")),
+        "weights": _weights(folder),
+        "data": json.dumps(_section(data, "pairs")),
+        "data fingerprint": data.get("fingerprint", ""),
+        **_scores(scores),
+        "training": json.dumps(_section(run, "summary")),
+        "versions": json.dumps(_section(run, "versions")),
+        "command": run.get("command", ""),
+    }
+    _print_card(folder, {what: str(value) for what, value in rows.items() if value not in ("", "{}")})
+
+
+def _print_card(folder: Path, rows: dict[str, str]) -> None:
+    """A table for eyes; one line for each row for whatever reads a pipe."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        for what, value in {"folder": str(folder), **rows}.items():
+            print(f"{what}: {value}")
+        return
+    table = Table("what", "value", title=Text(str(folder)), show_header=False)
+    table.columns[1].overflow = "fold"  # fingerprints and signatures are there to be copied: never cut them
+    for what, value in rows.items():
+        table.add_row(_cell(what), _cell(value))
     console.print(table)
+
+
+def _cell(value: Any) -> Text:
+    """Text as it is: what stands in a file is not markup."""
+    return Text(str(value))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; nothing where there is no file."""
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise CheckpointError(path, "it is not what regard wrote there", "Restore it from a copy")
+    return found
+
+
+def _section(values: dict[str, Any], name: str) -> dict[str, Any]:
+    found = values.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _weights(folder: Path) -> str:
+    try:
+        path = weights_folder(folder) / WEIGHTS
+        return f"{path} ({path.stat().st_size / 2**20:.2f} MiB)"
+    except (CheckpointError, OSError):  # a run without weights still has a card
+        return "none yet"
+
+
+def _scores(scores: dict[str, Any]) -> dict[str, str]:
+    rows = {}
+    for score in _section(scores, "scores").values():
+        if isinstance(score, dict) and isinstance(score.get("value"), int | float):
+            ends = (score.get("low"), score.get("high"))
+            interval = f" [{ends[0]:.1f}, {ends[1]:.1f}]" if all(isinstance(end, int | float) for end in ends) else ""
+            name = f"{scores.get('part', '')} {score.get('name', '')}"
+            rows[name] = f"{score['value']:.2f}{interval}  {score.get('signature', '')}"
+    return rows

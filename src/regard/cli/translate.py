@@ -5,18 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from regard.core.config import build
-from regard.core.errors import DataError
+from regard.core.errors import ConfigError, DataError
 from regard.data.corpus import read_pairs
-from regard.search.config import SearchConfig
+from regard.search.config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.pretrained import load
-from regard.tasks.translation import Translation, Translator
+from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translation, Translator
 
-MAX_LINE_BYTES = 1 << 20
+MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 
 
 def run_translate(
@@ -24,37 +25,38 @@ def run_translate(
 ) -> None:
     translator = load(model, device)
     settings = _settings(translator, changes)
+    typed = not texts and sys.stdin is not None and sys.stdin.isatty()
     if texts:
-        lines: Iterator[str] = iter([" ".join(texts)])
+        if len(texts) == 1 and Path(texts[0][:255]).is_file():
+            print(
+                f"Warning: {texts[0]} is a file; its name is translated. For its lines: regard translate < FILE",
+                file=sys.stderr,
+            )
+        lines: Iterable[str] = " ".join(texts).split("\n")
     else:
-        if sys.stdin.isatty():
+        if typed:
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = stdin_lines()
-    chunk = 1 if sys.stdin.isatty() else 2048
-    number = 0
-    batch: list[str] = []
-    while True:
-        line = next(lines, None)
-        if line is not None:
-            batch.append(line)
-        if batch and (line is None or len(batch) >= chunk):
-            prefixes = [prefix] * len(batch) if prefix else None
-            found = translator.hypotheses(batch, search=settings, attention=as_json, prefixes=prefixes)
-            for source, many in zip(batch, found, strict=True):
-                _write(number, source, many, settings.nbest, as_json)
-                number += 1
+    chunk = 1 if typed else CHUNK_LINES
+    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix, chunk=chunk)
+    for number, (source, many) in enumerate(stream):
+        _write(number, source, many, settings.nbest, as_json)
+        if typed:
             sys.stdout.flush()
-            batch = []
-        if line is None:
-            return
 
 
 def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:
     """The model's own search settings with the user's over them. Asking for n hypotheses widens the beam to n."""
-    if "nbest" in changes and changes.get("method") != "sample":
-        changes = {"beam": max(changes["nbest"], translator.search.beam), **changes}
-    elif "beam" in changes:
-        changes = {"nbest": 1, **changes}
+    method = changes.get("method", translator.search.method)
+    useless = [name for name in (("beam",) if method == "sample" else SAMPLING) if name in changes]
+    if useless:
+        option = "--" + useless[0].replace("_", "-")
+        if method == "sample":
+            raise ConfigError(option, "it is for searching, and --sample draws at random", "Leave one of the two out")
+        raise ConfigError(option, "it is for sampling, and this is a search", "Add --sample, or leave it out")
+    changes = {"nbest": 1, **changes}
+    if "beam" not in changes and method == "beam":
+        changes["beam"] = max(min(changes["nbest"], MAX_HYPOTHESES), translator.search.beam)
     return build(SearchConfig, {**dataclasses.asdict(translator.search), **changes}, "search")
 
 
@@ -63,12 +65,12 @@ def _write(number: int, source: str, many: list[Translation], nbest: int, as_jso
         print(json.dumps({"source": source, "translations": [t.to_plain() for t in many]}, ensure_ascii=False))
     elif nbest > 1:
         for translation in many:
-            print(f"{number} ||| {_one_line(translation.text)} ||| {translation.score:.4f}")
+            print(f"{number} ||| {one_line(translation.text)} ||| {translation.score:.4f}")
     else:
-        print(_one_line(many[0].text))
+        print(one_line(many[0].text))
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """One line in, one line out: a translation never adds line breaks."""
     return text.replace("\n", " ").replace("\r", " ")
 
@@ -76,15 +78,32 @@ def _one_line(text: str) -> str:
 def stdin_lines() -> Iterator[str]:
     """Lines of standard input, without their ends; wrong encoding and endless lines are errors that name the line."""
     number = 0
+    if sys.stdin is None:
+        raise DataError("standard input", "it is closed", "Give the text as an argument, or a file with < FILE")
     while raw := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(raw) > MAX_LINE_BYTES:
-            raise DataError(f"standard input, line {number}", "the line is longer than 1 MiB", "Break it into lines")
+            raise DataError(
+                f"standard input, line {number}",
+                f"the line is longer than {MAX_LINE_CHARACTERS:,} characters",
+                "Break it into lines",
+            )
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise DataError(f"standard input, line {number}", f"it is not UTF-8 ({error.reason})", "Convert it, for example with iconv") from None
-        yield line.removesuffix("\n").removesuffix("\r")
+            raise DataError(
+                f"standard input, line {number}",
+                f"it is not UTF-8 ({error.reason})",
+                "Convert it, for example with iconv",
+            ) from None
+        line = line.removesuffix("\n").removesuffix("\r")
+        if len(line) > MAX_LINE_CHARACTERS:
+            raise DataError(
+                f"standard input, line {number}",
+                f"the line has {len(line):,} characters, more than {MAX_LINE_CHARACTERS:,}",
+                "Break it into lines",
+            )
+        yield line
 
 
 def run_score(src: Path, tgt: Path, model: Path | None, as_json: bool, device: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 import tomllib
 import types
 import typing
@@ -20,6 +21,7 @@ from regard.core.errors import ConfigError
 
 C = TypeVar("C")
 MAX_CONFIG_BYTES = 1 << 20
+_NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def build(cls: type[C], values: Mapping[str, Any], where: str = "") -> C:
@@ -43,7 +45,7 @@ def _nearest(key: str, known: Iterable[str], where: str) -> str:
     near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
     prefix = f"{where}." if where else ""
     if near:
-        return f"Did you mean {prefix}{near[0]}?"
+        return f"Perhaps you mean {prefix}{near[0]}"
     return f"Known settings of {where or 'a recipe'}: {', '.join(sorted(known))}"
 
 
@@ -69,7 +71,7 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         if value in args and type(value) in {type(a) for a in args}:
             return value
         near = difflib.get_close_matches(str(value), [str(a) for a in args], n=1)
-        advice = f"Did you mean {near[0]!r}?" if near else "Use one of " + ", ".join(map(str, args))
+        advice = f"Perhaps you mean {near[0]!r}" if near else "Use one of " + ", ".join(map(str, args))
         raise ConfigError(f"setting {path}", f"{value!r} is not one of {', '.join(map(str, args))}", advice)
     if origin is tuple:
         items = value if isinstance(value, (list, tuple)) else [value]
@@ -87,7 +89,9 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
 
 def _wrong_type(path: str, hint: Any, value: Any) -> ConfigError:
     name = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint))
-    return ConfigError(f"setting {path}", f"{name} is expected, got {value!r}", f"Write for example {path}={_example(hint)}")
+    whole, bracket, _ = path.partition("[")  # an item of a list
+    example = f"{whole}=[{_example(hint)}]" if bracket else f"{path}={_example(hint)}"
+    return ConfigError(f"setting {path}", f"{name} is expected, got {value!r}", f"Write for example {example}")
 
 
 def _example(hint: Any) -> str:
@@ -110,14 +114,21 @@ def parse_override(text: str) -> tuple[list[str], Any]:
     path, equals, raw = text.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):
-        raise ConfigError(f"override {text!r}", "it is not of the form section.key=value", "Write for example train.steps=1000")
+        raise ConfigError(
+            f"override {text!r}", "it is not of the form section.key=value", "Write for example train.steps=1000"
+        )
     try:
         value = tomllib.loads(f"v = {raw.strip()}")["v"]
-    except tomllib.TOMLDecodeError:
-        value = raw.strip()
-        if value.lower() in ("true", "false"):
-            value = value.lower() == "true"
+    except (tomllib.TOMLDecodeError, RecursionError):
+        value = _loose(raw.strip())
     return keys, value
+
+
+def _loose(text: str) -> bool | float | str:
+    """What people write and TOML does not know: True, FALSE, .5, 1. and plain text."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
@@ -129,7 +140,9 @@ def apply_overrides(values: Mapping[str, Any], overrides: Iterable[str]) -> dict
         for key in keys[:-1]:
             place = place.setdefault(key, {})
             if not isinstance(place, dict):
-                raise ConfigError(f"override {text!r}", f"{key!r} is a value, not a section", "Check the setting's name")
+                raise ConfigError(
+                    f"override {text!r}", f"{key!r} is a value, not a section", "Check the setting's name"
+                )
         place[keys[-1]] = value
     return result
 
@@ -156,10 +169,14 @@ def read_toml(path: Path) -> dict[str, Any]:
             raise ConfigError(path, "the recipe is larger than 1 MiB", "Check that it is a recipe")
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except IsADirectoryError:
-        raise ConfigError(path, "it is a directory, not a recipe", "Give a .toml file or the name of a recipe") from None
+        raise ConfigError(
+            path, "it is a directory, not a recipe", "Give a .toml file or the name of a recipe"
+        ) from None
     except OSError as error:
         raise ConfigError(path, f"the recipe cannot be read ({error.strerror})", "Check the path") from None
     except UnicodeDecodeError:
         raise ConfigError(path, "the recipe is not UTF-8 text", "Save it as UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(path, f"the recipe is not valid TOML ({error})", "Mend that line") from None
+    except RecursionError:
+        raise ConfigError(path, "the recipe is nested too deeply", "Check that it is a recipe") from None

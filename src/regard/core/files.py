@@ -61,15 +61,16 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(path, "the file is missing", "Check that the folder is a whole run or checkpoint") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise CheckpointError(path, f"the file cannot be read ({error})", "Restore it from a copy") from None
-    except (json.JSONDecodeError, RecursionError):
+    except OSError as error:
+        raise CheckpointError(path, f"the file cannot be read ({error.strerror})", "Restore it from a copy") from None
+    except (ValueError, RecursionError):  # not UTF-8, not JSON, or a number of thousands of digits
         raise CheckpointError(path, "the file is damaged: it is not valid JSON", "Restore it from a copy") from None
 
 
 def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
     """Makes a folder appear whole or not at all: filled beside its place, checksummed, synced, then renamed."""
     partial = final.with_name(f".{final.name}.partial-{os.getpid()}")
+    replaced = final.with_name(f".{final.name}.replaced-{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         partial.mkdir(parents=True)
@@ -79,7 +80,6 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
             _sync(file)
         _sync(partial)
         if final.exists():
-            replaced = final.with_name(f".{final.name}.replaced-{os.getpid()}")
             os.rename(final, replaced)
             os.rename(partial, final)
             shutil.rmtree(replaced, ignore_errors=True)
@@ -87,6 +87,8 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
             os.rename(partial, final)
         _sync(final.parent)
     except BaseException:
+        if replaced.exists() and not final.exists():
+            os.rename(replaced, final)
         shutil.rmtree(partial, ignore_errors=True)
         raise
 
@@ -114,22 +116,26 @@ def write_manifest(folder: Path, names: Iterable[str] | None = None) -> None:
     write_json(folder / MANIFEST, {"format": 1, "files": files})
 
 
-def check_manifest(folder: Path, names: Iterable[str] | None = None) -> None:
-    """Raises a CheckpointError unless every named file (all listed ones, by default) is what the manifest says."""
+def check_manifest(folder: Path, needed: Iterable[str] = ()) -> None:
+    """Raises a CheckpointError unless every listed file is what the manifest says and every needed one is listed."""
     manifest = read_json(folder / MANIFEST)
-    files = manifest.get("files") if isinstance(manifest, dict) else None
+    files = manifest.get("files") if isinstance(manifest, dict) and manifest.get("format") == 1 else None
     if not isinstance(files, dict):
         raise CheckpointError(folder / MANIFEST, "it is not a manifest", "Restore the folder from a copy")
-    for name in names if names is not None else files:
+    for name in [*files, *(name for name in needed if name not in files)]:
         entry = files.get(name)
         path = folder / name
         if not isinstance(entry, dict) or Path(name).name != name:
             raise CheckpointError(path, "the manifest does not list it", "Restore the folder from a copy")
         if path.is_symlink() or not path.is_file():
             raise CheckpointError(path, "the file is missing", "Restore the folder from a copy")
-        if path.stat().st_size != entry.get("bytes"):
-            raise CheckpointError(path, f"the file is truncated or changed ({path.stat().st_size} bytes, not {entry.get('bytes')})", "Restore it from a copy")
-        if sha256_of(path) != entry.get("sha256"):
+        try:
+            size, digest = path.stat().st_size, sha256_of(path)
+        except OSError as error:
+            raise CheckpointError(path, f"the file cannot be read ({error.strerror})", "Restore it from a copy") from None
+        if size != entry.get("bytes"):
+            raise CheckpointError(path, f"the file is truncated or changed ({size} bytes, not {entry.get('bytes')})", "Restore it from a copy")
+        if digest != entry.get("sha256"):
             raise CheckpointError(path, "the file is corrupted: its SHA-256 is not the one in the manifest", "Restore it from a copy")
 
 

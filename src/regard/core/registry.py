@@ -16,7 +16,7 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Names to classes. A name is looked up in the module of that name inside `package`, imported when first asked for.
 
-    A module may register further names (`transformer_big` in `transformer.py`): these are found by importing all modules.
+    A module may register further names (`transformer_big` in `transformer.py`): these are found by importing all.
     Names come from configurations, so they are only ever compared with the files that the package really has.
     """
 
@@ -53,4 +53,4 @@ class Registry(Generic[T]):
     def _advice(self, name: str) -> str:
         near = difflib.get_close_matches(name, self.names(), n=1)
         known = "known: " + ", ".join(self.names())
-        return f"Did you mean {near[0]!r}? ({known})" if near else known.capitalize()
+        return f"Perhaps you mean {near[0]!r} ({known})" if near else f"Choose one that is {known}"

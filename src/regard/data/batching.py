@@ -85,9 +85,9 @@ class TokenStore:
     def __len__(self) -> int:
         return len(self.source)
 
-    def plan(self, batch_tokens: int, seed: int, max_rows: int = 0) -> BatchPlan:
+    def plan(self, batch_tokens: int, seed: int, max_rows: int = 0, multiple: int = 1) -> BatchPlan:
         """The order in which these rows are trained on."""
-        return BatchPlan(self.source.lengths, self.target.lengths, batch_tokens, seed, max_rows)
+        return BatchPlan(self.source.lengths, self.target.lengths, batch_tokens, seed, max_rows, multiple)
 
 
 def _joined(parts: list[TokenRows]) -> TokenRows:
@@ -108,8 +108,14 @@ class Batch(NamedTuple):
         return Batch(self.source.to(device), target_in, target_out, self.rows)
 
 
-def collate(source_ids: TokenRows, target_ids: TokenRows, rows: Sequence[int] | np.ndarray, multiple: int = 1) -> Batch:
-    """Puts rows into one batch, its widths rounded up to a multiple."""
+def collate(
+    source_ids: TokenRows, target_ids: TokenRows, rows: Sequence[int] | np.ndarray, multiple: int = 1, fill: int = 0
+) -> Batch:
+    """Puts rows into one batch, its widths rounded up to a multiple.
+
+    With `fill`, empty rows (a source of EOS alone, a target of padding) are added up to that many tokens, so that all
+    batches of one width have one shape.
+    """
     index = np.asarray(rows, dtype=np.int64)
     every = np.arange(len(index))
     source, lengths = source_ids.pad(index, multiple)
@@ -120,6 +126,13 @@ def collate(source_ids: TokenRows, target_ids: TokenRows, rows: Sequence[int] | 
     target_in[:, 0] = BOS
     target_in[:, 1:] = target_out[:, :-1]
     target_out[every, lengths] = EOS
+    empty = fill // max(source.shape[1], target_out.shape[1]) - len(index)
+    if empty > 0:
+        source, target_in, target_out = (
+            np.concatenate([part, np.full((empty, part.shape[1]), PAD)]) for part in (source, target_in, target_out)
+        )
+        source[len(index) :, 0], target_in[len(index) :, 0] = EOS, BOS
+        keep = np.concatenate([keep, np.arange(keep.shape[1]) < np.ones((empty, 1))])
     return Batch(
         Padded(torch.from_numpy(source), torch.from_numpy(keep)),
         torch.from_numpy(target_in),
@@ -132,7 +145,13 @@ class BatchPlan:
     """Which rows form which batch, in every epoch. Lengths are in tokens, without BOS and EOS."""
 
     def __init__(
-        self, source_lengths: np.ndarray, target_lengths: np.ndarray, batch_tokens: int, seed: int, max_rows: int = 0
+        self,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+        batch_tokens: int,
+        seed: int,
+        max_rows: int = 0,
+        multiple: int = 1,
     ):
         if batch_tokens < 1 or max_rows < 0:
             name, got = ("batch_tokens", batch_tokens) if batch_tokens < 1 else ("max_rows", max_rows)
@@ -142,7 +161,8 @@ class BatchPlan:
             what = f"{len(source)} sources and {len(target)} targets are given"
             raise DataError("batches", what, "Give as many of both, and at least one")
         self.batch_tokens, self.seed, self.max_rows = batch_tokens, seed, max_rows
-        self._widths = np.maximum(source, target) + 1  # each side gets one special token
+        widths = np.maximum(source, target) + 1  # each side gets one special token
+        self._widths = -(-widths // multiple) * multiple
         self._order = _sort_key(source, target)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
@@ -198,9 +218,16 @@ class BatchStream:
     """Batches without end, from any place; threads may prepare them ahead, which never changes the stream."""
 
     def __init__(
-        self, store: TokenStore, plan: BatchPlan, epoch: int = 0, position: int = 0, workers: int = 0, multiple: int = 1
+        self,
+        store: TokenStore,
+        plan: BatchPlan,
+        epoch: int = 0,
+        position: int = 0,
+        workers: int = 0,
+        multiple: int = 1,
+        fill: int = 0,
     ):
-        self._store, self._plan, self._multiple = store, plan, multiple
+        self._store, self._plan, self._multiple, self._fill = store, plan, multiple, fill
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers > 0 else None
         self._ahead = workers * _LOOK_AHEAD
         self._queue: deque[tuple[Future[Batch], int, Place]] = deque()
@@ -227,7 +254,7 @@ class BatchStream:
         return Drawn(batch.result(), epoch, after)
 
     def _collate(self, rows: np.ndarray) -> Batch:
-        return collate(self._store.source, self._store.target, rows, self._multiple)
+        return collate(self._store.source, self._store.target, rows, self._multiple, self._fill)
 
     def _walk(self, place: Place) -> Iterator[tuple[np.ndarray, int, Place]]:
         """The rows of every batch from a place on. Where there are threads, one of them plans the next epoch."""

@@ -12,7 +12,8 @@ from regard.data.corpus import read_lines, read_pairs
 from regard.evaluation.lengths import LengthBin, by_source_length
 from regard.evaluation.metrics import Flavour, Score, corpus_scores, perplexity
 from regard.evaluation.significance import PairedResult, paired_tests
-from regard.tasks.pretrained import load
+from regard.tasks.folder import read_config
+from regard.tasks.pretrained import find_model, load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +66,13 @@ def evaluate(
 ) -> Evaluation:
     """Translates `src` and scores it against `ref`: BLEU, chrF, TER, perplexity, and BLEU by source length.
 
-    `model` and `against` are run folders; `against` may also be a file of translations. By default detokenised text is
-    compared with raw references; `tokenized` and `lowercase` are for comparison with old papers, and the signature says so.
+    `model` and `against` are run folders, or files of translations, one line for each of `src`. By default detokenised
+    text is compared with raw references; `tokenized` and `lowercase` are for comparison with old papers, and the
+    signature says so.
     """
     pairs = read_pairs(src, ref)
-    flavour = Flavour(tokenized=tokenized, lowercase=lowercase)
+    languages = [_check_system(place, len(pairs)) for place in ([model] if against is None else [model, against])]
+    flavour = Flavour(tokenized=tokenized, lowercase=lowercase, language=next(filter(None, languages), ""))
     first = _system(model, pairs.sources, pairs.targets, flavour, beam, device)
     if against is None:
         return Evaluation(first, None, [])
@@ -78,18 +81,24 @@ def evaluate(
     return Evaluation(first, second, tests)
 
 
+def _check_system(place: str | Path | None, lines: int) -> str:
+    """Finds what is wrong with a system before any long work is done; gives its target language, where it says one."""
+    if place is None or not Path(place).is_file():
+        return str((read_config(find_model(place)).get("data") or {}).get("target_language", ""))
+    written = len(read_lines(place))
+    if written != lines:
+        raise DataError(place, f"it has {written} lines, the references {lines}", "Give one translation per line")
+    return ""
+
+
 def _system(
     place: str | Path | None, sources: list[str], references: list[str], flavour: Flavour, beam: int | None, device: str
 ) -> System:
     if place is not None and Path(place).is_file():
-        written = read_lines(Path(place))
-        if len(written) != len(references):
-            raise DataError(place, f"it has {len(written)} lines, the references {len(references)}", "Give one translation per line")
+        written = read_lines(place)
         name, loss, seconds = str(place), None, None
     else:
         translator = load(place, device)
-        language = (translator.config.get("data") or {}).get("target_language", "")
-        flavour = dataclasses.replace(flavour, language=language)
         began = time.monotonic()
         written = translator.translate(sources, beam=beam)
         seconds = time.monotonic() - began

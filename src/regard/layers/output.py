@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -31,8 +32,14 @@ class OutputLayer(nn.Module, ABC):
     vocabulary: int
 
     @abstractmethod
-    def loss(self, hidden: Float[Tensor, "*N D"], target: Int[Tensor, "*N"], smoothing: float = 0.0) -> Sums:
-        """Exact loss summed over the targets that are not padding, without keeping full logits."""
+    def loss(
+        self, hidden: Float[Tensor, "*N D"], target: Int[Tensor, "*N"], smoothing: float = 0.0, consistency: float = 0.0
+    ) -> Sums:
+        """Exact loss summed over the targets that are not padding, without keeping full logits.
+
+        With `consistency` (R-Drop, Liang et al. 2021), the second half of the rows repeats the first under another
+        dropout, and consistency / 2 times the two-way divergence between their distributions is added to the loss.
+        """
 
     @abstractmethod
     def scores(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
@@ -47,14 +54,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, target, smoothing):  # noqa: ANN001
+    def forward(ctx, hidden, weight, bias, target, smoothing, consistency):  # noqa: ANN001
         need_gradient = any(ctx.needs_input_grad[:3])
         device = hidden.device.type
         compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         vocabulary = weight.shape[0]
-        rows = max(1, CHUNK_ELEMENTS.get(device, CHUNK_ELEMENTS_ELSEWHERE) // vocabulary)
         matrix = weight.to(compute)
-        real = (target != PAD).float()
         mean_weight = weight.float().mean(0) if smoothing else None
         mean_bias = bias.float().mean() if smoothing and bias is not None else 0.0
         d_hidden = torch.empty_like(hidden) if need_gradient else None
@@ -63,38 +68,45 @@ class _LinearCrossEntropy(torch.autograd.Function):
         loss = torch.zeros((), device=hidden.device)
         nll = torch.zeros((), device=hidden.device)
         with torch.autocast(device, enabled=False):
-            for low in range(0, hidden.shape[0], rows):
-                h = hidden[low : low + rows].to(compute)
-                y = target[low : low + rows, None]
-                w = real[low : low + rows]
+            for places in _chunks(len(hidden), vocabulary, device, halves=2 if consistency else 1):
+                h = _gather(hidden, places).to(compute)
+                y = _gather(target, places)[:, None]
+                real = (y != PAD).float()
                 z = (h @ matrix.t()).float()
                 if bias is not None:
                     z += bias
-                z_y = z.gather(1, y).squeeze(1)
+                z_y = z.gather(1, y)
                 top = z.amax(1, keepdim=True)
-                p = z.sub_(top).exp_()
+                p = z.sub_(top).exp_() if not consistency else (z - top).exp_()
                 total = p.sum(1, keepdim=True)
-                lse = (total.log() + top).squeeze(1)
-                nll += ((lse - z_y) * w).sum()
+                lse = total.log() + top
+                nll += ((lse - z_y) * real).sum()
                 if smoothing:
-                    z_mean = h.float() @ mean_weight + mean_bias
-                    loss += ((lse - (1 - smoothing) * z_y - smoothing * z_mean) * w).sum()
+                    z_mean = (h.float() @ mean_weight + mean_bias)[:, None]
+                    loss += ((lse - (1 - smoothing) * z_y - smoothing * z_mean) * real).sum()
+                else:
+                    loss += ((lse - z_y) * real).sum()
+                d_z = p.mul_(real / total)  # p, and 0 at padding
+                if consistency:
+                    divergence, d_divergence = _two_way_divergence(d_z, z - lse, real)
+                    loss += consistency / 2 * divergence
                 if not need_gradient:
                     continue
-                d_z = p.mul_(w[:, None] / total)
                 if smoothing:
-                    d_z -= w[:, None] * (smoothing / vocabulary)
-                d_z.scatter_add_(1, y, -(1 - smoothing) * w[:, None])
+                    d_z -= real * (smoothing / vocabulary)
+                d_z.scatter_add_(1, y, -(1 - smoothing) * real)
+                if consistency:
+                    d_z.add_(d_divergence, alpha=consistency / 2)
                 d_z_compute = d_z.to(compute)
-                d_hidden[low : low + rows] = (d_z_compute @ matrix).to(hidden.dtype)
+                d_h = (d_z_compute @ matrix).to(hidden.dtype)
+                for place, part in zip(places, d_h.chunk(len(places)), strict=True):
+                    d_hidden[place] = part
                 if compute == torch.float32:
                     d_weight.addmm_(d_z_compute.t(), h)
                 else:
                     d_weight += d_z_compute.t() @ h
                 if d_bias is not None:
                     d_bias += d_z.sum(0)
-        if not smoothing:
-            loss = nll.clone()
         if need_gradient:
             ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias)
         ctx.mark_non_differentiable(nll)
@@ -104,7 +116,33 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, d_loss, _):  # noqa: ANN001
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None
+        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None, None
+
+
+def _chunks(count: int, vocabulary: int, device: str, halves: int) -> Iterator[list[slice]]:
+    """Slices of rows whose logits fit the budget; with two halves, the same rows of each."""
+    half = count // halves
+    rows = max(1, CHUNK_ELEMENTS.get(device, CHUNK_ELEMENTS_ELSEWHERE) // vocabulary // halves)
+    for low in range(0, half, rows):
+        high = min(half, low + rows)
+        yield [slice(start + low, start + high) for start in range(0, count, half)]
+
+
+def _gather(tensor: Tensor, places: list[slice]) -> Tensor:
+    return tensor[places[0]] if len(places) == 1 else torch.cat([tensor[place] for place in places])
+
+
+def _two_way_divergence(
+    p: Float[Tensor, "N V"], log_p: Float[Tensor, "N V"], real: Float[Tensor, "N 1"]
+) -> tuple[Tensor, Float[Tensor, "N V"]]:
+    """KL(a || b) + KL(b || a) summed over rows, where a and b are the halves of p, and its gradient by both logits."""
+    a, b = p.chunk(2)
+    log_a, log_b = log_p.chunk(2)
+    gap = (log_a - log_b) * real.chunk(2)[0]
+    a_to_b, b_to_a = (a * gap).sum(1, keepdim=True), -(b * gap).sum(1, keepdim=True)
+    d_a = a * (gap - a_to_b) + (a - b)
+    d_b = b * (-gap - b_to_a) + (b - a)
+    return (a_to_b + b_to_a).sum(), torch.cat((d_a, d_b))
 
 
 class SoftmaxOutput(OutputLayer):
@@ -118,13 +156,15 @@ class SoftmaxOutput(OutputLayer):
             nn.init.normal_(self.weight, std=width**-0.5)
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
 
-    def loss(self, hidden: Float[Tensor, "*N D"], target: Int[Tensor, "*N"], smoothing: float = 0.0) -> Sums:
+    def loss(
+        self, hidden: Float[Tensor, "*N D"], target: Int[Tensor, "*N"], smoothing: float = 0.0, consistency: float = 0.0
+    ) -> Sums:
         hidden, target = hidden.reshape(-1, hidden.shape[-1]), target.reshape(-1)
         tokens = (target != PAD).sum()
         if hidden.device.type == "cpu" and int(tokens) < len(target):  # skip the padding where asking costs nothing
             rows = (target != PAD).nonzero().squeeze(1)
             hidden, target = hidden.index_select(0, rows), target[rows]
-        loss, nll = _LinearCrossEntropy.apply(hidden, self.weight, self.bias, target, smoothing)  # type: ignore[misc]
+        loss, nll = _LinearCrossEntropy.apply(hidden, self.weight, self.bias, target, smoothing, consistency)  # type: ignore[misc]
         return Sums(loss, nll, tokens)
 
     def scores(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:

@@ -4,6 +4,7 @@ Departs:
 - `norm="pre"` (the default here) normalises the input of each sub-layer and the output of each stack, as the authors' own
   later code does; it trains without care. `norm="post"` is the paper's LN(x + Sublayer(x)).
 - With `norm="pre"` the matrices that write into the residual stream start smaller by 1/sqrt(number of sub-layers).
+- Queries, keys and values are one matrix, and start as one: smaller by 1/sqrt(2) than three matrices would.
 - Attention weights and inner activations have dropouts of their own (off by default, as in the paper).
 - The output layer has a bias, as in most implementations; the paper does not mention one.
 """
@@ -192,10 +193,6 @@ class Transformer(Writer):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
-            if isinstance(module, (SelfAttention, CrossAttention)):
-                fused = module.query_key_value if isinstance(module, SelfAttention) else module.key_value
-                for part in fused.weight.data.split(self.config.width):  # each matrix on its own
-                    nn.init.xavier_uniform_(part)
         if self.config.norm == "pre":
             for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
                 for name, parameter in stack.named_parameters():

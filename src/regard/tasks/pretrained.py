@@ -15,10 +15,19 @@ def bundled_model() -> Path:
     """The folder of the bundled English-German model."""
     folder = Path(str(resources.files("regard.data") / "bundled" / "model"))
     if not folder.is_dir():
-        raise CheckpointError(folder, "the bundled model is missing from this installation", "Install regard again, or give --model DIR")
+        raise CheckpointError(
+            folder, "the bundled model is missing from this installation", "Install regard again, or give --model DIR"
+        )
     return folder
 
 
+def find_model(path: str | Path | None) -> Path:
+    """The folder that a path, the name of a bundled model, or None (the bundled model) stands for."""
+    if path is None or (str(path) == BUNDLED and not Path(path).exists()):
+        return bundled_model()
+    return Path(path)
+
+
 def load(path: str | Path | None = None, device: str = "auto") -> Translator:
-    """A translator from a run folder; without one, the bundled English-German model."""
-    return Translator.load(bundled_model() if path is None else Path(path), device)
+    """A translator from a run folder or a bundled model's name; without one, the bundled English-German model."""
+    return Translator.load(find_model(path), device)

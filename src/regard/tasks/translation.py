@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -102,9 +103,13 @@ class Translator:
         return cls(model, tokenizers, settings, device=chosen, usual_length=usual, config=config, folder=folder)
 
     @overload
-    def translate(self, texts: str, *, beam: int | None = None, search: SearchConfig | None = None) -> str: ...
+    def translate(  # pyright: ignore[reportOverlappingOverload]: a str is a Sequence[str] too
+        self, texts: str, *, beam: int | None = None, search: SearchConfig | None = None
+    ) -> str: ...
     @overload
-    def translate(self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None) -> list[str]: ...
+    def translate(
+        self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None
+    ) -> list[str]: ...
     def translate(
         self, texts: str | Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None
     ) -> str | list[str]:
@@ -130,15 +135,19 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         batch_tokens: int = 0,
         progress: Callable[[int], None] | None = None,
+        first_line: int = 1,
     ) -> list[list[Translation]]:
         """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights.
 
         `prefixes` are target texts that the translations must begin with. `progress` hears how many sentences are done.
+        Errors name a text by its number, counted from `first_line`.
         """
         settings = self._settings(beam, search)
         if prefixes is not None and len(prefixes) != len(texts):
-            raise DataError("prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty")
-        sentences = self._sentences(texts, prefixes)
+            raise DataError(
+                "prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty"
+            )
+        sentences = self._sentences(texts, prefixes, first_line)
         found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
         by_line: list[list[tuple[_Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):
@@ -149,11 +158,13 @@ class Translator:
         rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
         return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
 
-    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None) -> list[_Sentence]:
-        """The sentences to translate: whole lines, but lines longer than the model is used to are split."""
-        for number, text in enumerate(texts, start=1):
+    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[_Sentence]:
+        """The sentences to translate: whole texts, but those of several lines or longer than usual are split."""
+        for number, text in enumerate(texts, start=first_line):
             if len(text) > MAX_LINE_CHARACTERS:
-                raise DataError(f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it")
+                raise DataError(
+                    f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it"
+                )
         ids = self.tokenizers.source.encode(list(texts))
         limit = self.model.limits.source
         usual = min([n for n in (self.usual_length, limit - 1 if limit else 0) if n], default=0)
@@ -162,7 +173,7 @@ class Translator:
             forced = bool(prefixes and prefixes[line])
             if not tokens:
                 continue
-            if usual and len(tokens) > usual and not forced:
+            if not forced and ("\n" in text or (usual and len(tokens) > usual)):
                 sentences += [_Sentence(line, part, after) for part, after in split_paragraph(text) if part.strip()]
             else:
                 sentences.append(_Sentence(line, text, ""))
@@ -170,7 +181,9 @@ class Translator:
             sentence.ids = tokens
             if limit is not None and len(tokens) + 1 > limit:
                 raise ModelError(
-                    f"line {sentence.line + 1}", f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}", "Split it"
+                    f"line {first_line + sentence.line}",
+                    f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}",
+                    "Split it",
                 )
         if prefixes:
             forced_ids = self.tokenizers.target.encode([prefixes[s.line] for s in sentences])
@@ -191,7 +204,7 @@ class Translator:
         self.model.eval()
         for rows in _batches([len(s.ids) + 1 for s in sentences], batch_tokens):
             batch = [sentences[row] for row in rows]
-            source = pad_rows([s.ids + [EOS] for s in batch]).to(self.device)
+            source = pad_rows([[*s.ids, EOS] for s in batch]).to(self.device)
             prefix = [s.prefix for s in batch] if any(s.prefix for s in batch) else None
             with torch.inference_mode():
                 results = search(self.model, source, settings, prefix=prefix, attention=attention)
@@ -217,28 +230,39 @@ class Translator:
         return found
 
     def translate_stream(
-        self, lines: Iterable[str], *, search: SearchConfig | None = None, attention: bool = False, chunk: int = CHUNK_LINES
-    ) -> Iterator[list[Translation]]:
-        """Translations of lines as they come, in order, in bounded memory."""
-        waiting: list[str] = []
-        for line in lines:
-            waiting.append(line)
-            if len(waiting) >= chunk:
-                yield from self.hypotheses(waiting, search=search, attention=attention)
-                waiting = []
-        if waiting:
-            yield from self.hypotheses(waiting, search=search, attention=attention)
+        self,
+        lines: Iterable[str],
+        *,
+        search: SearchConfig | None = None,
+        attention: bool = False,
+        prefix: str = "",
+        chunk: int = CHUNK_LINES,
+    ) -> Iterator[tuple[str, list[Translation]]]:
+        """Lines with their translations as they come, in order, in bounded memory: `chunk` lines are read ahead."""
+        remaining, begin = iter(lines), 1
+        while waiting := list(itertools.islice(remaining, chunk)):
+            prefixes = [prefix] * len(waiting) if prefix else None
+            found = self.hypotheses(waiting, search=search, attention=attention, prefixes=prefixes, first_line=begin)
+            yield from zip(waiting, found, strict=True)
+            begin += len(waiting)
 
     def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int = 4096) -> list[PairScore]:
         """How probable the model finds given translations."""
         if len(sources) != len(targets):
             raise DataError("score", f"{len(sources)} source and {len(targets)} target lines", "Give as many of each")
-        source_ids, target_ids = self.tokenizers.source.encode(list(sources)), self.tokenizers.target.encode(list(targets))
+        source_ids, target_ids = (
+            self.tokenizers.source.encode(list(sources)),
+            self.tokenizers.target.encode(list(targets)),
+        )
         limits = self.model.limits
         for number, (s, t) in enumerate(zip(source_ids, target_ids, strict=True), start=1):
             for name, ids, limit in (("source", s, limits.source), ("target", t, limits.target)):
                 if limit is not None and len(ids) + 1 > limit:
-                    raise ModelError(f"{name} line {number}", f"{len(ids)} tokens are beyond the model's limit of {limit - 1}", "Split it")
+                    raise ModelError(
+                        f"{name} line {number}",
+                        f"{len(ids)} tokens are beyond the model's limit of {limit - 1}",
+                        "Split it",
+                    )
         results: list[PairScore | None] = [None] * len(sources)
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(source_ids, target_ids, strict=True)]
         self.model.eval()
@@ -261,11 +285,12 @@ def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
 
 
 def _join(text: str, parts: list[tuple[_Sentence, list[Translation]]]) -> list[Translation]:
-    """The translations of a line from those of its sentences: the i-th best of the line is made of each one's i-th best."""
+    """The translations of a line from those of its sentences: its i-th best is made of each one's i-th best."""
     if not parts:
         return [Translation(text, 0.0, 0.0, [], [], [], True)]
-    if len(parts) == 1 and not parts[0][0].after:
-        return parts[0][1]
+    if len(parts) == 1:
+        sentence, many = parts[0]
+        return [dataclasses.replace(t, text=t.text + sentence.after) for t in many] if sentence.after else many
     joined = []
     for i in range(min(len(many) for _, many in parts)):
         chosen = [(sentence, many[i]) for sentence, many in parts]

@@ -16,11 +16,12 @@ class MovingAverage:
         self.decay = decay
         self.parameters = dict(model.named_parameters())
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()}
+        self._pairs = list(self.average.values()), [p.detach() for p in self.parameters.values()]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(list(self.average.values()), [p.detach() for p in self.parameters.values()], 1 - decay)
+        torch._foreach_lerp_(*self._pairs, 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

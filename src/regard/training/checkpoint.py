@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -19,10 +20,14 @@ _NAME = re.compile(r"step-(\d{9})")
 
 
 class Checkpoints:
-    """The `checkpoints` folder of a run."""
+    """The `checkpoints` folder of a run: one every so many steps, beside those that an interruption asks for.
 
-    def __init__(self, folder: Path, keep: int = 2):
-        self.folder, self.keep = folder, max(2, keep)
+    The newest two that are whole are kept, and the newest `keep` of the regular ones.
+    """
+
+    def __init__(self, folder: Path, keep: int = 0, every: int = 1):
+        self.folder, self.keep, self.every = folder, keep, every
+        self.damaged: set[int] = set()
         folder.mkdir(parents=True, exist_ok=True)
         remove_partials(folder)
 
@@ -30,6 +35,10 @@ class Checkpoints:
         """Steps of which there is a checkpoint, newest first."""
         found = (_NAME.fullmatch(entry.name) for entry in self.folder.iterdir() if entry.is_dir())
         return sorted((int(match[1]) for match in found if match), reverse=True)
+
+    def regular(self, last: int | None = None) -> list[int]:
+        """Steps at which every run with these settings has a checkpoint (its last step too), newest first."""
+        return [step for step in self.steps() if step % self.every == 0 or step == last]
 
     def path(self, step: int) -> Path:
         return self.folder / f"step-{step:09d}"
@@ -51,8 +60,18 @@ class Checkpoints:
             write_json(folder / STATE, {"format": 1, "step": step, **state})
 
         write_folder(self.path(step), fill)
-        for old in self.steps()[self.keep :]:
-            shutil.rmtree(self.path(old), ignore_errors=True)
+        self.damaged.discard(step)
+        whole = [s for s in self.steps() if s not in self.damaged]
+        kept = {*whole[:2], *self.regular()[: self.keep]}
+        for old in set(self.steps()) - kept:
+            if old < step and len(whole) > 1:
+                self._remove(self.path(old))
+
+    def _remove(self, folder: Path) -> None:
+        """Out of sight first, so that a half-removed folder is never taken for a checkpoint."""
+        hidden = folder.with_name(f".{folder.name}.partial-{os.getpid()}")
+        os.rename(folder, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
 
     def save_best(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         def fill(folder: Path) -> None:
@@ -62,21 +81,28 @@ class Checkpoints:
         write_folder(self.folder / BEST, fill)
 
     def best(self) -> dict[str, Tensor]:
-        check_manifest(self.folder / BEST)
+        check_manifest(self.folder / BEST, [WEIGHTS])
         return load_tensors(self.folder / BEST / WEIGHTS)
 
     def weights(self, step: int) -> dict[str, Tensor]:
-        check_manifest(self.path(step))
+        self.check(step)
         return load_tensors(self.path(step) / WEIGHTS)
+
+    def check(self, step: int) -> None:
+        """Raises a CheckpointError unless a checkpoint is whole."""
+        folder = self.path(step)
+        average = [AVERAGE] if (folder / AVERAGE).exists() else []
+        check_manifest(folder, [WEIGHTS, OPTIMIZER, STATE, *average])
 
     def newest(self, complain: Callable[[str], None]) -> int | None:
         """The newest undamaged checkpoint; damaged ones are named aloud and passed over. None if there never was one."""
         steps = self.steps()
         for step in steps:
             try:
-                check_manifest(self.path(step))
+                self.check(step)
                 return step
             except CheckpointError as error:
+                self.damaged.add(step)
                 complain(f"Checkpoint of step {step} is damaged and is passed over. {error}")
         if steps:
             raise CheckpointError(

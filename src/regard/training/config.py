@@ -39,6 +39,7 @@ class TrainConfig:
     final_lr: float = 0.0  # where cosine and linear end, as a part of lr
 
     label_smoothing: float = 0.1
+    consistency: float = 0.0  # R-Drop's alpha: two dropouts of a batch are to agree; doubles the work, helps on little data
     ema: float = 0.0  # decay of the exponential moving average of the weights; 0 for none
     average: int = 0  # the final weights are the mean of the last so many checkpoints; 0 for none
 
@@ -53,16 +54,19 @@ class TrainConfig:
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
     compile: bool = False
+    graphs: bool = True  # on CUDA, record each shape of batch once and replay it
     threads: int = 0  # of the CPU; 0: torch's choice. Part of what makes a run repeatable
     workers: int = 1  # threads that prepare batches; their number does not change the result
 
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "max_tokens": 1, "seed": 0, "save_every": 1,
                     "validate_every": 0, "patience": 0, "warmup": 0, "average": 0, "valid_sentences": 0, "log_every": 1,
-                    "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0}  # fmt: skip
+                    "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0, "consistency": 0}  # fmt: skip
         for name, low in at_least.items():
             if getattr(self, name) < low:
                 raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is less than {low}", f"Give {low} or more")
+        if self.seed >= 1 << 32:
+            raise ConfigError("setting train.seed", f"{self.seed} is more than 32 bits", "Give a smaller number")
         for name in ("beta1", "beta2", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give a smaller part")
@@ -106,11 +110,11 @@ def _section_advice(name: str) -> str:
 
     for section, cls in SECTIONS.items():  # a setting written without its section
         if name in {f.name for f in dataclasses.fields(cls)}:
-            return f"Did you mean {section}.{name}?"
+            return f"Perhaps you mean {section}.{name}"
     if name in {f.name for f in dataclasses.fields(MODELS.get("transformer").Config)}:
-        return f"Did you mean model.{name}?"
+        return f"Perhaps you mean model.{name}"
     near = difflib.get_close_matches(name, [*SECTIONS, "model"], n=1)
-    return f"Did you mean {near[0]}?" if near else "Sections: " + ", ".join(sorted([*SECTIONS, "model"]))
+    return f"Perhaps you mean {near[0]}" if near else "Known sections: " + ", ".join(sorted([*SECTIONS, "model"]))
 
 
 def recipe_names() -> list[str]:
@@ -128,7 +132,7 @@ def read_recipe(name: str) -> dict[str, Any]:
             import difflib
 
             near = difflib.get_close_matches(name, recipe_names(), n=1)
-            advice = f"Did you mean {near[0]}?" if near else "`regard recipes` lists the names; or give a path to a .toml file"
+            advice = f"Perhaps you mean {near[0]}" if near else "`regard recipes` lists the names; or give a path to a .toml file"
             raise ConfigError(f"recipe {name!r}", "there is no recipe or file of that name", advice)
         values = configuration.read_toml(path)
     about = values.pop("about", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import warnings
 from pathlib import Path
@@ -23,7 +24,8 @@ class MetricsLog:
         self.board = _tensorboard(tensorboard, from_step) if tensorboard is not None else None
 
     def add(self, step: int, values: dict[str, Any]) -> None:
-        self.file.write(json.dumps({"step": step, **values}) + "\n")
+        row = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
+        self.file.write(json.dumps({"step": step, **row}) + "\n")  # NaN is not JSON
         self.file.flush()
         if self.board is not None:
             for name, value in values.items():

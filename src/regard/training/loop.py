@@ -8,6 +8,7 @@ and a run that was killed and resumed ends in the same weights, bit for bit, as 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core.errors import TrainingError
+from regard.core.errors import CheckpointError, TrainingError
 from regard.core.types import PAD
 from regard.data.batching import BatchStream, Drawn, TokenStore
 from regard.models.base import Writer
@@ -24,6 +25,7 @@ from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.training.averaging import MovingAverage, mean_of
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
+from regard.training.gradient import Gradients
 from regard.training.log import MetricsLog
 from regard.training.optim import Optimizer
 from regard.training.progress import Reporter
@@ -67,12 +69,17 @@ class Trainer:
         self.model, self.store, self.validation = model.to(device), store, validation
         self.optimizer = Optimizer(model, config, device)
         self.average = MovingAverage(model, config.ema) if config.ema else None
-        self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average)
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.progress = Progress()
         self.saved_step = -1
         low = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
-        self.forward = torch.compile(model.forward) if config.compile else model.forward
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # TF32 where float32 is asked for
+        forward = torch.compile(model.forward) if config.compile else model.forward
+        self.on_cuda = device.type == "cuda"
+        record = self.on_cuda and config.graphs and config.accumulate == 1 and not config.compile
+        self.gradients = Gradients(model, forward, self.autocast, config.label_smoothing, config.consistency, record)
         self._resume()
 
     def _resume(self) -> None:
@@ -86,7 +93,10 @@ class Trainer:
         if self.average is not None and average is not None:
             for name, tensor in self.average.average.items():
                 tensor.copy_(average[name])
-        self.progress = Progress(**state["progress"])
+        try:
+            self.progress = Progress(**state["progress"])
+        except (KeyError, TypeError):
+            raise CheckpointError(where, "its state is not of this version", "Use the version of regard that wrote it") from None
         self.saved_step = newest
         self.report.say(f"Going on after step {newest}.")
 
@@ -94,11 +104,13 @@ class Trainer:
         """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
         config, progress = self.config, self.progress
         log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
-        plan = self.store.plan(config.batch_tokens, config.seed)
-        multiple = 8 if self.device.type == "cuda" else 1
+        multiple, fill = (8, config.batch_tokens) if self.on_cuda else (1, 0)  # few shapes, so that graphs can be replayed
+        plan = self.store.plan(config.batch_tokens, config.seed, multiple=multiple)
         self.model.train()
         self.report.begin(config.steps, progress.step)
-        stream = BatchStream(self.store, plan, progress.epoch, progress.position, workers=config.workers, multiple=multiple)
+        stream = BatchStream(
+            self.store, plan, progress.epoch, progress.position, workers=config.workers, multiple=multiple, fill=fill
+        )
         try:
             with Interruption() as interruption, stream:
                 self._clock = time.monotonic()
@@ -128,16 +140,9 @@ class Trainer:
         tokens = sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn)
         total = torch.zeros((), device=self.device)
         for batch, _, _ in drawn:
-            batch = batch.to(self.device)
-            with self.autocast():
-                forced = self.forward(batch.source, batch.target_in)
-                sums = self.model.output.loss(forced.hidden, batch.target_out, config.label_smoothing)
-            loss = sums.loss / tokens
-            for auxiliary in forced.losses.values():
-                loss = loss + auxiliary / len(drawn)
-            loss.backward()
-            total = total + loss.detach()
-            self._count(sums.loss.detach(), sums.nll.detach())
+            computed = self.gradients(batch, 1 / tokens, 1 / len(drawn))
+            total = total + computed.loss
+            self._count(computed.smoothed, computed.nll)
         progress.tokens += tokens
         progress.epoch, progress.position = drawn[-1].next
         self._norm = self.optimizer.step(total, rate(config, progress.step), progress.step)
@@ -201,7 +206,7 @@ class Trainer:
                 values = self.validation.measure(self.model, self.device)
             self.model.train()
             value = values["valid_bleu"] if self.config.best_by == "bleu" else -values["valid_nll"]
-            if progress.best is None or value > progress.best:
+            if math.isfinite(value) and (progress.best is None or value > progress.best):
                 progress.best, progress.best_step, progress.worse = value, progress.step, 0
                 self.checkpoints.save_best(weights_of(self.model), {"step": progress.step, **values})
             else:
@@ -231,13 +236,22 @@ class Trainer:
     def _final_weights(self) -> None:
         """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""
         if self.config.average > 1:
-            steps = self.checkpoints.steps()[: self.config.average]
+            steps = self.checkpoints.regular(self.progress.step)[: self.config.average]
             put_weights(self.model, mean_of(self.checkpoints.weights(step) for step in steps), self.folder)
-        elif self.config.select == "best" and self.progress.best is not None:
-            put_weights(self.model, self.checkpoints.best(), self.folder)
+        elif (best := self._best_weights()) is not None:
+            put_weights(self.model, best, self.folder)
         elif self.average is not None:
             put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
         self.model.eval()
+
+    def _best_weights(self) -> dict[str, Tensor] | None:
+        if self.config.select == "last" or self.progress.best is None:
+            return None
+        try:
+            return self.checkpoints.best()
+        except CheckpointError as error:
+            self.report.warn(f"The best weights are damaged, the run ends with its last ones. {error}")
+            return None
 
     def summary(self) -> dict[str, Any]:
         return {"steps": self.progress.step, "seconds": round(self.progress.seconds, 1), "best_step": self.progress.best_step}

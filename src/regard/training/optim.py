@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import CheckpointError
 from regard.training.config import TrainConfig
+from regard.training.muon import Muon
 
 COUNTERS = ("skipped", "in_a_row", "last_bad")
 
@@ -19,8 +20,8 @@ class Optimizer:
     def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device):
         self.config, self.device = config, device
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        inside = [n for n, p in self.named.items() if p.dim() == 2 and "embedding" not in n and not n.startswith("output")]
-        muon_names = set(inside) if config.optimizer == "muon" else set()
+        linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
+        muon_names = {name for name, p in self.named.items() if id(p) in linear} if config.optimizer == "muon" else set()
         rest = {name: p for name, p in self.named.items() if name not in muon_names}
         groups = [
             {"params": [p for p in rest.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
@@ -32,7 +33,7 @@ class Optimizer:
         self.parts: list[tuple[torch.optim.Optimizer, float]] = [(adam, config.lr)]
         if muon_names:
             matrices = [self.named[name] for name in self.named if name in muon_names]
-            muon = torch.optim.Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
+            muon = Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
             self.parts.append((muon, config.matrix_lr))
         # counted where the loss is, read when the log is written: no waiting for the device at every step
         self.skipped = torch.zeros((), dtype=torch.long, device=device)

@@ -10,6 +10,8 @@ import dataclasses
 import os
 import platform
 import shlex
+import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +24,20 @@ import torch
 import regard
 from regard.core import config as configuration
 from regard.core.device import choose_device
-from regard.core.errors import CheckpointError, ConfigError, DataError
-from regard.core.files import load_tensors, read_json, remove_partials, save_tensors, write_json, write_manifest
+from regard.core.errors import CheckpointError, ConfigError, DataError, TokenizerError
+from regard.core.files import (
+    MANIFEST,
+    check_manifest,
+    load_tensors,
+    read_json,
+    remove_partials,
+    save_tensors,
+    write_folder,
+    write_json,
+    write_manifest,
+)
 from regard.data.batching import TokenStore
+from regard.data.bundle import PREFIX
 from regard.data.corpus import Corpus, load_corpus
 from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.metrics import Score, corpus_scores
@@ -42,17 +55,20 @@ from regard.tasks.folder import (
     load_model,
     put_weights,
     read_config,
+    tokenizer_names,
     weights_of,
 )
+from regard.tasks.pretrained import find_model
 from regard.tasks.translation import Translator
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import RunConfig, build_run_config, read_recipe
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
+from regard.training.signals import Terminated, terminable
 from regard.training.sizes import choose_sizes
 from regard.training.validation import Validation
 
-INITIAL = "initial.safetensors"  # the weights that a fine-tuning run starts from
+INITIAL = "initial"  # the weights that a fine-tuning run starts from
 DEFAULT_DECODED = 500
 
 
@@ -98,10 +114,15 @@ def train(
     else:
         values = configuration.apply_overrides(values, settings)
     if start_from is not None:
-        values = _with_model_of(Path(start_from), values)
+        start_from = find_model(start_from)
+        values = _with_model_of(start_from, values)
+        load_model(start_from)  # damaged weights are an error before there is a folder
     config = build_run_config(values)
     if not (config.data.src or config.data.tgt or config.data.tsv):
         raise ConfigError("train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt")
+    _anchor(values)
+    choose_device(config.train.device)
+    existed = Path(out).exists()
     folder = _new_folder(Path(out))
     request = {
         "format": FORMAT,
@@ -114,15 +135,20 @@ def train(
         "versions": versions(),
         "status": "started",
     }
-    write_json(folder / RUN, request)
-    write_json(folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(config)})
-    return _go(folder, report)
+    with _disk_errors(folder):
+        write_json(folder / RUN, request)
+    try:
+        return _go(folder, report)
+    except (ConfigError, DataError, TokenizerError):
+        _forget(folder, existed)
+        raise
 
 
 def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:
     """Goes on with a run from its newest checkpoint, exactly as if it had never stopped."""
-    folder = find_run(Path(folder))
+    folder = Path(folder)
     if not (folder / RUN).is_file():
+        find_run(folder)
         raise CheckpointError(folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from")
     return _go(folder, report or Reporter())
 
@@ -145,13 +171,30 @@ def _new_folder(folder: Path) -> Path:
         raise ConfigError(folder, "the output is a file, not a folder", "Give another --out")
     if (folder / RUN).exists() or (folder / CONFIG).exists():
         raise ConfigError(folder, "the folder already holds a run", f"Go on with `regard train --resume {folder}`, or give another --out")
-    if folder.exists() and any(folder.iterdir()):
-        raise ConfigError(folder, "the folder is not empty", "Give another --out")
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        remove_partials(folder)
+        if any(folder.iterdir()):
+            raise ConfigError(folder, "the folder is not empty", "Give another --out")
     except OSError as error:
         raise ConfigError(folder, f"the folder cannot be made ({error.strerror})", "Give another --out") from None
     return folder
+
+
+def _forget(folder: Path, existed: bool) -> None:
+    """Empties the folder of a run that failed before its first checkpoint by what it was given: a wrong path, say.
+
+    Going on would fail again, and the next try with the mistake mended should not find its folder taken.
+    """
+    if (folder / WEIGHTS).exists() or any((folder / CHECKPOINTS).glob("*")):
+        return
+    for entry in list(folder.iterdir()):  # the folder was empty when the run began: all of this is the run's own
+        if entry.is_dir():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            entry.unlink(missing_ok=True)
+    if not existed:
+        folder.rmdir()
 
 
 def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,6 +213,14 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
 
 
+def _anchor(values: Mapping[str, Any]) -> None:
+    """Makes the data's folder absolute, so that the run can be resumed from anywhere."""
+    data = values["data"]
+    paths = [value for key, value in data.items() if key.endswith(("src", "tgt", "tsv")) and value]
+    if any(not path.startswith(PREFIX) and not Path(path).expanduser().is_absolute() for path in paths):
+        data["folder"] = str(Path(data.get("folder", "")).expanduser().absolute())
+
+
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One process at a time in a run folder."""
@@ -181,16 +232,26 @@ def _locked(folder: Path) -> Iterator[None]:
     with open(folder / ".lock", "w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise CheckpointError(folder, "another process is training in this folder", "Wait for it, or stop it") from None
         yield
 
 
 def _go(folder: Path, report: Reporter) -> RunResult:
     try:
-        with _locked(folder):
+        with _disk_errors(folder), terminable(), _locked(folder):
             remove_partials(folder)
             return _run(folder, report)
+    except KeyboardInterrupt as stop:  # before or after the training loop, which sees to signals itself
+        number = signal.SIGTERM if isinstance(stop, Terminated) else signal.SIGINT
+        steps = sorted(path.name.removeprefix("step-") for path in (folder / CHECKPOINTS).glob("step-*"))
+        return RunResult(folder, int(number), {}, {"steps": int(steps[-1]) if steps else 0})
+
+
+@contextlib.contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         if error.errno is None:
             raise
@@ -204,6 +265,13 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     if request.get("status") == "finished":
         report.say(f"{folder}: the run is finished; nothing is left to do.")
         return RunResult(folder, None, _read_scores(folder), request.get("summary", {}))
+    if not isinstance(request, dict) or "given" not in request:
+        raise CheckpointError(folder / RUN, "it is not a run that regard wrote", "Give the folder of a regard run")
+    if not (folder / CONFIG).exists():  # first of all, so that the folder says what it is
+        config = build_run_config(request["given"])
+        write_json(folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(config)})
+    if (folder / MANIFEST).exists():
+        check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
     saved = read_json(folder / CONFIG)
     corpus = load_corpus(build_run_config(_sections(saved)).data)
     if not saved.get("resolved"):
@@ -221,10 +289,12 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         report.say(f"{train_store.dropped:,} pairs are longer than train.max_tokens={config.train.max_tokens} and are left out.")
     vocabulary = {"source": tokenizers.source.size, "target": tokenizers.target.size, "shared": tokenizers.joint}
     usual = int(np.percentile(train_store.source.lengths, 99.5)) + 1
-    write_json(
-        folder / CONFIG,
-        {"format": FORMAT, "resolved": True, **configuration.to_plain(config), "vocabulary": vocabulary, "usual_source_length": usual},
-    )
+    if not (folder / MANIFEST).exists():
+        write_json(
+            folder / CONFIG,
+            {"format": FORMAT, "resolved": True, **configuration.to_plain(config), "vocabulary": vocabulary, "usual_source_length": usual},
+        )
+        write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
     device = choose_device(config.train.device)
     model = _model(folder, config, tokenizers, request.get("start_from"))
     report.say(
@@ -238,11 +308,10 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         write_json(folder / RUN, {**request, "status": "interrupted"})
         return RunResult(folder, interrupted, {}, trainer.summary())
     save_tensors(folder / WEIGHTS, weights_of(model))
-    names = [p.name for p in folder.iterdir() if p.name.startswith("tokenizer") and p.suffix == ".json"]
-    write_manifest(folder, [WEIGHTS, CONFIG, *names])
-    (folder / INITIAL).unlink(missing_ok=True)
+    write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
     scores = _test(folder, config, corpus, model, tokenizers, device, report)
     write_json(folder / RUN, {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}})
+    shutil.rmtree(folder / INITIAL, ignore_errors=True)
     return RunResult(folder, None, scores, trainer.summary())
 
 
@@ -285,7 +354,7 @@ def _check_data(folder: Path, corpus: Corpus, report: Reporter) -> None:
 
 def _tokenizers(folder: Path, config: RunConfig, corpus: Corpus, start_from: str | None) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
-        with contextlib.suppress(CheckpointError):
+        with contextlib.suppress(TokenizerError):  # killed while they were written: they will come out the same
             return TokenizerPair.load(folder)
     if start_from is not None:
         tokenizers = TokenizerPair.load(Path(start_from))
@@ -304,11 +373,13 @@ def _model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_fro
         target_vocabulary=tokenizers.target.size,
         shared=tokenizers.joint,
     )
-    if start_from is not None:
-        if not (folder / INITIAL).exists():  # our own copy: the other run may go away
+    if start_from is not None and not Checkpoints(folder / CHECKPOINTS).steps():
+        initial = folder / INITIAL
+        if not initial.exists():  # our own copy: the other run may go away
             other, _, _ = load_model(Path(start_from))
-            save_tensors(folder / INITIAL, weights_of(other))
-        put_weights(model, load_tensors(folder / INITIAL), folder / INITIAL)
+            write_folder(initial, lambda place: save_tensors(place / WEIGHTS, weights_of(other)))
+        check_manifest(initial, [WEIGHTS])
+        put_weights(model, load_tensors(initial / WEIGHTS), initial)
     return model
 
 

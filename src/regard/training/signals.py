@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM outside of the training loop, where there is nothing to save."""
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """A context in which SIGTERM ends the work as Ctrl-C does: by an exception."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(_number: int, _frame: Any) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Interruption:

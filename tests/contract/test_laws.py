@@ -1,0 +1,271 @@
+"""The laws that every model which writes text keeps, run over every registered model: a newcomer is picked up by itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from regard.core import config as configuration
+from regard.core.errors import ModelError
+from regard.core.types import BOS, EOS, PAD, Padded, pad_rows
+from regard.models.base import MODELS, Recorder, build_model
+from regard.search.config import SearchConfig
+from regard.search.forcing import score_pairs
+from regard.search.search import search
+from regard.tasks.folder import put_weights, weights_of
+
+V = 23
+# Small sizes, and variants that change the mathematics. A model that is not listed is run with its defaults.
+VARIANTS = {
+    "transformer": [
+        {"width": 16, "layers": 2, "heads": 2},
+        {"width": 16, "layers": 3, "heads": 4, "norm": "post", "encoder_layers": 1, "activation": "gelu"},
+        {"width": 16, "layers": 1, "heads": 2, "positions": "learned", "max_length": 40, "activation": "swiglu", "tie": "none"},
+        {"width": 16, "layers": 2, "heads": 2, "norm": "post", "activation": "swish", "tie": "target"},
+    ]
+}
+CASES = [
+    pytest.param(name, variant, id=f"{name}-{i}") for name in MODELS.names() for i, variant in enumerate(VARIANTS.get(name, [{}]))
+]
+pytestmark = pytest.mark.parametrize(("name", "variant"), CASES)
+
+
+def make(name: str, variant: dict, seed: int = 0):
+    torch.manual_seed(seed)
+    config = configuration.build(MODELS.get(name).Config, {"name": name, **variant}, "model")
+    model = build_model(name, config, source_vocabulary=V, target_vocabulary=V, shared=variant.get("tie") in (None, "auto", "all"))
+    for parameter in model.parameters():  # norms and biases start at 1 and 0: move them, or a mistake there stays unseen
+        if parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, mean=float(parameter.detach().mean()), std=0.3)
+    return model.eval()
+
+
+def batch(rows: int = 4, longest: int = 9, target: int = 7, seed: int = 1) -> tuple[Padded, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest, (rows,), generator=generator).tolist()
+    source = pad_rows([[*torch.randint(4, V, (n,), generator=generator).tolist(), EOS] for n in lengths])
+    tokens = torch.randint(4, V, (rows, target), generator=generator)
+    tokens[:, 0] = BOS
+    return source, tokens
+
+
+@torch.no_grad()
+def test_stepping_chunks_and_teacher_forcing_agree(name, variant):
+    model = make(name, variant)
+    source, target = batch()
+    forced = model(source, target).hidden
+    for chunks in ([1] * 7, [3, 1, 3], [7], [2, 5]):
+        memory, state = model.start(source, beams=2, capacity=8)
+        parts, at = [], 0
+        for count in chunks:
+            piece = target[:, None, at : at + count].expand(-1, 2, -1)
+            hidden, state = model.advance(piece, memory, state)
+            parts.append(hidden)
+            at += count
+        together = torch.cat(parts, dim=2)
+        torch.testing.assert_close(together, forced[:, None].expand_as(together), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_reordered_hypotheses_keep_their_own_past(name, variant):
+    """Each hypothesis reads different tokens; after every step they are shuffled, also onto one another."""
+    model = make(name, variant)
+    source, _ = batch(rows=3)
+    generator = torch.Generator().manual_seed(5)
+    beams, steps = 3, 6
+    memory, state = model.start(source, beams=beams, capacity=steps)
+    histories = torch.zeros(3, beams, 0, dtype=torch.long)
+    for step in range(steps):
+        tokens = torch.full((3, beams), BOS) if step == 0 else torch.randint(4, V, (3, beams), generator=generator)
+        histories = torch.cat((histories, tokens[:, :, None]), dim=2)
+        hidden, state = model.step(tokens, memory, state)
+        for k in range(beams):
+            expected = model(source, histories[:, k]).hidden[:, -1]
+            torch.testing.assert_close(hidden[:, k], expected, rtol=1e-4, atol=1e-5)
+        parents = torch.randint(0, beams, (3, beams), generator=generator)
+        state = state.reorder(parents)
+        histories = histories.gather(1, parents[:, :, None].expand_as(histories))
+
+
+@torch.no_grad()
+def test_rows_can_be_taken_and_put(name, variant):
+    """Continuous batching: sentences at different positions share one state."""
+    model = make(name, variant)
+    source, target = batch(rows=4)
+    forced = model(source, target).hidden
+    memory, state = model.start(source, beams=1, capacity=8)
+    early, late = torch.tensor([0, 2]), torch.tensor([1, 3])
+    ahead = state.take(early)
+    _, ahead = model.advance(target[early, None, :3], memory.take(early), ahead)
+    state = state.put(early, ahead)
+    position = torch.tensor([3, 0, 3, 0])
+    for _ in range(4):
+        tokens = target.gather(1, position[:, None])
+        hidden, state = model.step(tokens, memory, state)
+        expected = forced[torch.arange(4), position]
+        torch.testing.assert_close(hidden[:, 0], expected, rtol=1e-4, atol=1e-5)
+        position = position + 1
+    moved = memory.put(late, memory.take(late))
+    hidden, _ = model.step(target.gather(1, position[:, None].clamp(max=6)), moved, state)
+    assert torch.isfinite(hidden).all()
+
+
+@torch.no_grad()
+def test_a_cloned_state_survives_advance(name, variant):
+    model = make(name, variant)
+    source, target = batch()
+    memory, state = model.start(source, beams=1, capacity=8)
+    _, state = model.advance(target[:, None, :2], memory, state)
+    kept = state.clone()
+    first, _ = model.advance(target[:, None, 2:4], memory, state)
+    again, _ = model.advance(target[:, None, 2:4], memory, kept)
+    torch.testing.assert_close(first, again)
+
+
+@torch.no_grad()
+def test_padding_and_neighbours_change_nothing(name, variant):
+    model = make(name, variant)
+    source, target = batch()
+    together = model(source, target).hidden
+    for row in range(len(target)):
+        alone = model(source.take(torch.tensor([row])), target[row : row + 1]).hidden
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
+    wider = Padded(torch.nn.functional.pad(source.tokens, (0, 5), value=7), torch.nn.functional.pad(source.keep, (0, 5)))
+    torch.testing.assert_close(model(wider, target).hidden, together, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_order_of_the_batch_changes_nothing(name, variant):
+    model = make(name, variant)
+    source, target = batch()
+    order = torch.tensor([2, 0, 3, 1])
+    shuffled = model(Padded(source.tokens[order], source.keep[order]), target[order]).hidden
+    torch.testing.assert_close(shuffled, model(source, target).hidden[order], rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_nothing_leaks_from_the_future(name, variant):
+    model = make(name, variant)
+    source, target = batch()
+    before = model(source, target).hidden
+    for t in range(1, target.shape[1]):
+        changed = target.clone()
+        changed[:, t:] = (changed[:, t:] - 4 + 7) % (V - 4) + 4
+        after = model(source, changed).hidden
+        torch.testing.assert_close(after[:, :t], before[:, :t], rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(after[:, t], before[:, t], atol=1e-3)
+
+
+@torch.no_grad()
+def test_the_source_matters_and_so_does_its_order(name, variant):
+    model = make(name, variant)
+    _, target = batch(rows=1)
+    one = model(pad_rows([[5, 6, 7, EOS]]), target).hidden
+    assert not torch.allclose(one, model(pad_rows([[7, 6, 5, EOS]]), target).hidden, atol=1e-4)
+    assert not torch.allclose(one, model(pad_rows([[5, 6, 8, EOS]]), target).hidden, atol=1e-4)
+
+
+@torch.no_grad()
+def test_recording_changes_no_output_and_weights_are_distributions(name, variant):
+    model = make(name, variant)
+    if "attends" not in model.capabilities:
+        return
+    source, target = batch()
+    record = Recorder()
+    torch.testing.assert_close(model(source, target, record).hidden, model(source, target).hidden, rtol=1e-4, atol=2e-6)
+    alignment = model.alignment(record)
+    assert alignment.shape == (4, target.shape[1], source.tokens.shape[1])
+    for weights in [alignment, *record.tensors.values()]:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert weights.min() >= 0
+    assert alignment.masked_select(~source.keep[:, None].expand_as(alignment)).abs().max() == 0
+    memory, state = model.start(source, beams=2, capacity=8)
+    stepped = []
+    for t in range(target.shape[1]):
+        record = Recorder()
+        _, state = model.step(target[:, None, t].expand(-1, 2), memory, state, record)
+        stepped.append(model.alignment(record))
+    stepped = torch.cat(stepped, dim=2)  # B K T S
+    torch.testing.assert_close(stepped, alignment[:, None].expand_as(stepped), rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_first_loss_is_near_that_of_a_guess(name, variant):
+    config = configuration.build(MODELS.get(name).Config, {"name": name, **variant}, "model")
+    torch.manual_seed(2)
+    large = 1000
+    sizes = {"source_vocabulary": large, "target_vocabulary": large, "shared": variant.get("tie") in (None, "auto", "all")}
+    model = build_model(name, config, **sizes).eval()
+    source = pad_rows(torch.randint(4, large, (32, 10)).tolist())
+    target_in, target_out = torch.randint(4, large, (32, 12)), torch.randint(4, large, (32, 12))
+    sums = model.output.loss(model(source, target_in).hidden, target_out)
+    guess = math.log(large)
+    assert 0.98 * guess < sums.nll.item() / sums.tokens.item() < 1.12 * guess
+
+
+def test_every_parameter_is_trained(name, variant):
+    model = make(name, {**variant, "dropout": 0.0}).train()
+    source, target = batch(rows=8)
+    forced = model(source, target)
+    model.output.loss(forced.hidden, target.roll(-1, 1)).loss.backward()
+    still = [n for n, p in model.named_parameters() if p.grad is None or p.grad.abs().max() == 0]
+    assert still == []
+
+
+def test_saved_weights_give_the_same_model(name, variant, tmp_path):
+    model, other = make(name, variant, seed=1), make(name, variant, seed=2)
+    source, target = batch()
+    with torch.no_grad():
+        assert not torch.allclose(model(source, target).hidden, other(source, target).hidden)
+        put_weights(other, {n: t.clone() for n, t in weights_of(model).items()}, tmp_path)
+        torch.testing.assert_close(other(source, target).hidden, model(source, target).hidden, rtol=0, atol=0)
+
+
+def test_the_configuration_makes_a_round_trip(name, variant):
+    config = make(name, variant).config
+    plain = json.loads(json.dumps(configuration.to_plain(config)))
+    assert configuration.build(type(config), plain, "model") == config
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.name = "other"
+
+
+@torch.no_grad()
+def test_search_keeps_its_laws(name, variant):
+    model = make(name, variant)
+    source, _ = batch(rows=5, longest=8)
+    limits = {"max_extra": 6, "max_ratio": 1.0, "ban_unknown": False, "max_repeat": 0}
+    for settings in (SearchConfig(beam=1, **limits), SearchConfig(beam=4, nbest=4, **limits)):
+        together = search(model, source, settings)
+        for row, found in enumerate(together):
+            alone = search(model, source.take(torch.tensor([row])), settings)[0]
+            assert [h.tokens for h in alone] == [h.tokens for h in found]
+            assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
+            for h in found:
+                total, each = score_pairs(model, source.take(torch.tensor([row])), [h.tokens])[0]
+                expected = total if h.finished else sum(each[:-1])
+                assert h.log_prob == pytest.approx(expected, abs=1e-4)
+    greedy = search(model, source, SearchConfig(beam=1, **limits))
+    for row, found in enumerate(greedy):  # greedy is the likeliest token at every step
+        tokens = [BOS, *found[0].tokens]
+        hidden = model(source.take(torch.tensor([row])), torch.tensor([tokens])).hidden
+        scores = model.output.scores(hidden)[0]
+        scores[:, [PAD, BOS]] = -torch.inf
+        likeliest = scores.argmax(-1).tolist()
+        assert likeliest[: len(tokens) - 1] == tokens[1:]
+        assert not found[0].finished or likeliest[-1] == EOS
+
+
+@torch.no_grad()
+def test_limits_are_kept_with_a_clear_error(name, variant):
+    model = make(name, variant)
+    limit = model.limits.source
+    if limit is None:
+        long = pad_rows([[5] * 1100 + [EOS]])  # beyond any table
+        assert torch.isfinite(model(long, torch.tensor([[BOS, 5]])).hidden).all()
+        return
+    with pytest.raises(ModelError, match=str(limit)):
+        model(pad_rows([[5] * limit + [EOS]]), torch.tensor([[BOS, 5]]))

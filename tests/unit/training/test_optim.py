@@ -1,0 +1,156 @@
+"""The optimizer: against torch's by hand, refusing what is not finite, and its state as tensors."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.core.errors import CheckpointError
+from regard.core.files import load_tensors, save_tensors
+from regard.training.config import TrainConfig
+from regard.training.muon import Muon, orthogonalize
+from regard.training.optim import Optimizer
+
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Sequential:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Embedding(7, 6), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 8), nn.LayerNorm(8))
+
+
+def backward(model: nn.Module, step: int, factor: float = 1.0) -> Tensor:
+    rows = torch.randint(7, (11,), generator=torch.Generator().manual_seed(step))
+    loss = (model(rows) * torch.randn(11, 8, generator=torch.Generator().manual_seed(step))).sum() * factor
+    loss.backward()
+    return loss.detach()
+
+
+def copy(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in tensors.items()}
+
+
+def assert_same(a: dict[str, Tensor], b: dict[str, Tensor], tolerance: float = 0.0) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.allclose(a[name], b[name], rtol=0, atol=tolerance), name
+
+
+@pytest.mark.parametrize(("name", "reference"), [("adamw", torch.optim.AdamW), ("adam", torch.optim.Adam)])
+@pytest.mark.parametrize("clip", [0.5, 0.0])
+def test_steps_equal_torchs_with_clipping_schedule_and_decay_of_matrices_only(name, reference, clip):
+    config = TrainConfig(optimizer=name, lr=0.01, beta1=0.8, beta2=0.95, eps=1e-8, weight_decay=0.1, clip=clip)
+    ours, theirs = network(), network()
+    optimizer = Optimizer(ours, config, CPU)
+    groups = [
+        {"params": [p for p in theirs.parameters() if p.dim() == 2], "weight_decay": 0.1},
+        {"params": [p for p in theirs.parameters() if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    other = reference(groups, betas=(0.8, 0.95), eps=1e-8, foreach=False, fused=False)
+    for step in range(1, 6):
+        factor = 0.001 if step == 3 else 1.0
+        loss = backward(ours, step, factor)
+        backward(theirs, step, factor)
+        norm = torch.cat([p.grad.flatten() for p in theirs.parameters()]).norm()
+        assert (norm > 1) == (step != 3)  # what is clipped and what is not
+        if clip:
+            nn.utils.clip_grad_norm_(theirs.parameters(), clip)
+        for group in other.param_groups:
+            group["lr"] = 0.01 * step / 5
+        other.step()
+        other.zero_grad()
+        assert float(optimizer.step(loss, step / 5, step)) == pytest.approx(float(norm), rel=1e-6)
+        assert all(p.grad is None for p in ours.parameters())
+        assert_same(dict(ours.named_parameters()), dict(theirs.named_parameters()), 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("bad", ["nan loss", "inf loss", "nan gradient", "inf gradient", "overflowing norm"])
+def test_what_is_not_finite_changes_nothing_but_the_counters(kind, bad):
+    model = network()
+    optimizer = Optimizer(model, TrainConfig(optimizer=kind, clip=1.0), CPU)
+    optimizer.step(backward(model, 1), 1.0, 1)
+    weights, state = copy(dict(model.named_parameters())), copy(optimizer.tensors())
+    loss = backward(model, 2)
+    gradient = model[1].weight.grad
+    if bad == "nan loss":
+        loss = loss * float("nan")
+    elif bad == "inf loss":
+        loss = loss.abs() * float("inf")
+    else:
+        gradient[2, 3] = {"nan gradient": float("nan"), "inf gradient": float("-inf"), "overflowing norm": 3e38}[bad]
+    optimizer.step(loss, 1.0, 2)
+    after = optimizer.tensors()
+    assert (int(after.pop("skipped")), int(after.pop("in_a_row")), int(after.pop("last_bad"))) == (1, 1, 2)
+    assert_same(dict(model.named_parameters()), weights)
+    assert_same(after, {name: tensor for name, tensor in state.items() if "/" in name})
+    optimizer.step(backward(model, 3), 1.0, 3)
+    assert (int(optimizer.skipped), int(optimizer.in_a_row), int(optimizer.last_bad)) == (1, 0, 2)
+    assert not torch.equal(model[1].weight, weights["1.weight"])
+    assert all(bool(p.isfinite().all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+def test_state_goes_through_a_file_and_training_goes_on_identically(kind, tmp_path):
+    config = TrainConfig(optimizer=kind, lr=0.01, weight_decay=0.01)
+    straight = network()
+    optimizer = Optimizer(straight, config, CPU)
+    for step in range(1, 4):
+        optimizer.step(backward(straight, step, float("inf") if step == 2 else 1.0), 1.0, step)
+    save_tensors(tmp_path / "optimizer.safetensors", optimizer.tensors())
+    resumed = network()
+    resumed.load_state_dict(straight.state_dict())
+    other = Optimizer(resumed, config, CPU)
+    other.load(load_tensors(tmp_path / "optimizer.safetensors"), "here")
+    assert (int(other.skipped), int(other.in_a_row), int(other.last_bad)) == (1, 0, 2)
+    for step in range(4, 8):
+        optimizer.step(backward(straight, step), 0.5, step)
+        other.step(backward(resumed, step), 0.5, step)
+    assert_same(dict(straight.named_parameters()), dict(resumed.named_parameters()))
+    assert_same(optimizer.tensors(), other.tensors())
+
+
+def test_muon_has_the_matrices_inside_and_adam_the_rest():
+    model = network()
+    optimizer = Optimizer(model, TrainConfig(optimizer="muon"), CPU)
+    optimizer.step(backward(model, 1), 1.0, 1)
+    with_momentum = {name.split("/")[0] for name in optimizer.tensors() if name.endswith("momentum_buffer")}
+    with_moments = {name.split("/")[0] for name in optimizer.tensors() if name.endswith("exp_avg_sq")}
+    assert with_momentum == {"1.weight", "3.weight"}
+    assert with_moments == {"0.weight", "1.bias", "3.bias", "4.weight", "4.bias"}
+
+
+def test_state_of_another_model_is_refused():
+    model = network()
+    optimizer = Optimizer(model, TrainConfig(), CPU)
+    optimizer.step(backward(model, 1), 1.0, 1)
+    tensors = optimizer.tensors()
+    with pytest.raises(CheckpointError, match="does not fit"):
+        Optimizer(model, TrainConfig(), CPU).load({**tensors, "1.weight/exp_avg": torch.zeros(2, 2)}, "here")
+    with pytest.raises(CheckpointError, match="does not fit"):
+        Optimizer(model, TrainConfig(), CPU).load({k: v for k, v in tensors.items() if k != "skipped"}, "here")
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (6, 6)])
+def test_orthogonalize_brings_singular_values_near_one(shape):
+    matrices = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32)
+    u, s, vh = torch.linalg.svd(matrices, full_matrices=False)
+    result = orthogonalize(matrices)
+    a, b, c = 3.4445, -4.7750, 2.0315
+    s = s / s.norm(dim=-1, keepdim=True)
+    for _ in range(5):
+        s = a * s + b * s**3 + c * s**5  # what the iteration does to each singular value
+    assert torch.allclose(result, u @ torch.diag_embed(s) @ vh, atol=2e-3)
+    assert torch.allclose(orthogonalize(matrices[1:2])[0], result[1], atol=1e-6)
+
+
+def test_muon_step_by_hand():
+    weight = nn.Parameter(torch.randn(8, 2, generator=torch.Generator().manual_seed(1)))
+    expected, momentum = weight.detach().clone(), torch.zeros(8, 2)
+    muon = Muon([weight], lr=0.1, weight_decay=0.2)
+    for step in range(3):
+        weight.grad = torch.randn(8, 2, generator=torch.Generator().manual_seed(10 + step))
+        momentum = 0.95 * momentum + 0.05 * weight.grad
+        update = orthogonalize((0.05 * weight.grad + 0.95 * momentum)[None])[0]
+        expected = expected * (1 - 0.1 * 0.2) - 0.1 * 2 * update  # a matrix four times as tall as wide: twice the rate
+        muon.step()
+    assert torch.allclose(weight, expected, atol=1e-6)
