@@ -68,16 +68,18 @@ def score(out: Path, run: Path) -> dict:
 
 def card(config: dict, scored: dict, request: dict, parameters: int) -> str:
     rows = "\n".join(
-        f"| {s['name']} | {s['value']:.2f} [{s['low']:.1f}, {s['high']:.1f}] | `{s['signature']}` |" for s in scored["scores"].values()
+        f"| {s['name']} | {s['value']:.2f} [{s['low']:.1f}, {s['high']:.1f}] | `{s['signature']}` |"
+        for s in scored["scores"].values()
     )
     bins = "\n".join(f"| {b['words']} | {b['sentences']} | {b['bleu']:.1f} |" for b in scored["by_length"])
     model, summary = config["model"], request.get("summary", {})
     encoders, decoders = (model[f"{side}_layers"] or model["layers"] for side in ("encoder", "decoder"))
     return f"""# English to German, small
 
-A Transformer ({parameters:,} parameters: width {model["width"]}, {encoders} encoder and {decoders} decoder layers) that ships with regard,
-so that `regard translate` answers at once. It is made by `benchmarks/bundled_model.py` from the recipe `{RECIPE}`:
-{summary.get("steps", "?"):,} steps in {summary.get("seconds", "?")} s on {summary.get("device", "?")}. Weights are stored in half precision.
+A Transformer ({parameters:,} parameters: width {model["width"]}, {encoders} encoder and {decoders} decoder layers)
+that ships with regard, so that `regard translate` answers at once. It is made by `benchmarks/bundled_model.py` from the recipe `{RECIPE}`:
+{summary.get("steps", "?"):,} steps in {summary.get("seconds", "?")} s on {summary.get("device", "?")}.
+Weights are stored in half precision.
 
 **Trained on:** Tatoeba English-German sentence pairs (tatoeba.org, by way of manythings.org/anki, 2018-05-13), CC BY 2.0 FR; the
 corpus is bundled too, with its licence. **Licence of the weights:** CC BY 2.0 FR, with the same attribution.
@@ -112,7 +114,12 @@ def main() -> None:
     pack(run, arguments.out)
     scored = score(arguments.out, run)
     size = sum(p.stat().st_size for p in arguments.out.iterdir())
-    print(json.dumps({key: round(s["value"], 2) for key, s in scored["scores"].items()} | {"MiB": round(size / 2**20, 2), "torch": torch.__version__}))
+    print(
+        json.dumps(
+            {key: round(s["value"], 2) for key, s in scored["scores"].items()}
+            | {"MiB": round(size / 2**20, 2), "torch": torch.__version__}
+        )
+    )
 
 
 if __name__ == "__main__":

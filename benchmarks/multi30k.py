@@ -43,7 +43,11 @@ def one(data: Path, out: Path, direction: str, kind: str, seed: int, extra: list
     result = regard.train("multi30k-en-de", out=folder, settings=settings, report=Reporter(quiet=True))
     wall = time.monotonic() - began
     evaluation = regard.evaluate(
-        folder, src=data / files["test_src"], ref=data / files["test_tgt"], tokenized=kind == "lc", lowercase=kind == "lc"
+        folder,
+        src=data / files["test_src"],
+        ref=data / files["test_tgt"],
+        tokenized=kind == "lc",
+        lowercase=kind == "lc",
     ).system
     bleu, chrf = evaluation.scores["bleu"], evaluation.scores["chrf"]
     return {
@@ -80,7 +84,9 @@ def main() -> None:
     for key in dict.fromkeys((row["direction"], row["text"]) for row in rows):
         same = [row for row in rows if (row["direction"], row["text"]) == key]
         mean = {name: statistics.mean(row[name] for row in same) for name in ("bleu", "chrf", "train_and_test_seconds")}
-        print(f"{key[0]} {key[1]:8} {len(same):5} {mean['bleu']:7.2f} {mean['chrf']:7.2f} {mean['train_and_test_seconds']:8.1f}")
+        print(
+            f"{key[0]} {key[1]:8} {len(same):5} {mean['bleu']:7.2f} {mean['chrf']:7.2f} {mean['train_and_test_seconds']:8.1f}"
+        )
 
 
 if __name__ == "__main__":

@@ -24,12 +24,22 @@ VARIANTS = {
     "transformer": [
         {"width": 16, "layers": 2, "heads": 2},
         {"width": 16, "layers": 3, "heads": 4, "norm": "post", "encoder_layers": 1, "activation": "gelu"},
-        {"width": 16, "layers": 1, "heads": 2, "positions": "learned", "max_length": 40, "activation": "swiglu", "tie": "none"},
+        {
+            "width": 16,
+            "layers": 1,
+            "heads": 2,
+            "positions": "learned",
+            "max_length": 40,
+            "activation": "swiglu",
+            "tie": "none",
+        },
         {"width": 16, "layers": 2, "heads": 2, "norm": "post", "activation": "swish", "tie": "target"},
     ]
 }
 CASES = [
-    pytest.param(name, variant, id=f"{name}-{i}") for name in MODELS.names() for i, variant in enumerate(VARIANTS.get(name, [{}]))
+    pytest.param(name, variant, id=f"{name}-{i}")
+    for name in MODELS.names()
+    for i, variant in enumerate(VARIANTS.get(name, [{}]))
 ]
 pytestmark = pytest.mark.parametrize(("name", "variant"), CASES)
 
@@ -37,8 +47,12 @@ pytestmark = pytest.mark.parametrize(("name", "variant"), CASES)
 def make(name: str, variant: dict, seed: int = 0):
     torch.manual_seed(seed)
     config = configuration.build(MODELS.get(name).Config, {"name": name, **variant}, "model")
-    model = build_model(name, config, source_vocabulary=V, target_vocabulary=V, shared=variant.get("tie") in (None, "auto", "all"))
-    for parameter in model.parameters():  # norms and biases start at 1 and 0: move them, or a mistake there stays unseen
+    model = build_model(
+        name, config, source_vocabulary=V, target_vocabulary=V, shared=variant.get("tie") in (None, "auto", "all")
+    )
+    for (
+        parameter
+    ) in model.parameters():  # norms and biases start at 1 and 0: move them, or a mistake there stays unseen
         if parameter.dim() == 1:
             torch.nn.init.normal_(parameter, mean=float(parameter.detach().mean()), std=0.3)
     return model.eval()
@@ -134,7 +148,9 @@ def test_padding_and_neighbours_change_nothing(name, variant):
     for row in range(len(target)):
         alone = model(source.take(torch.tensor([row])), target[row : row + 1]).hidden
         torch.testing.assert_close(alone[0], together[row], rtol=1e-4, atol=1e-5)
-    wider = Padded(torch.nn.functional.pad(source.tokens, (0, 5), value=7), torch.nn.functional.pad(source.keep, (0, 5)))
+    wider = Padded(
+        torch.nn.functional.pad(source.tokens, (0, 5), value=7), torch.nn.functional.pad(source.keep, (0, 5))
+    )
     torch.testing.assert_close(model(wider, target).hidden, together, rtol=1e-4, atol=1e-5)
 
 
@@ -198,7 +214,11 @@ def test_the_first_loss_is_near_that_of_a_guess(name, variant):
     config = configuration.build(MODELS.get(name).Config, {"name": name, **variant}, "model")
     torch.manual_seed(2)
     large = 1000
-    sizes = {"source_vocabulary": large, "target_vocabulary": large, "shared": variant.get("tie") in (None, "auto", "all")}
+    sizes = {
+        "source_vocabulary": large,
+        "target_vocabulary": large,
+        "shared": variant.get("tie") in (None, "auto", "all"),
+    }
     model = build_model(name, config, **sizes).eval()
     source = pad_rows(torch.randint(4, large, (32, 10)).tolist())
     target_in, target_out = torch.randint(4, large, (32, 12)), torch.randint(4, large, (32, 12))

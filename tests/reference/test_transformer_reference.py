@@ -124,7 +124,9 @@ def test_parameter_counts_of_the_paper():
 
 def test_initialisation_follows_the_sizes():
     torch.manual_seed(0)
-    model = Transformer(TransformerConfig(width=64, layers=4, norm="pre"), source_vocabulary=500, target_vocabulary=500, shared=True)
+    model = Transformer(
+        TransformerConfig(width=64, layers=4, norm="pre"), source_vocabulary=500, target_vocabulary=500, shared=True
+    )
     assert model.target_embedding.weight.std().item() == pytest.approx(64**-0.5, rel=0.05)
     fused = model.encoder[0].attention.query_key_value.weight
     assert fused.abs().max().item() == pytest.approx(math.sqrt(6 / (64 + 192)), rel=0.02)

@@ -33,7 +33,13 @@ def test_learns(task, tmp_path):
                   "save_every": 400, "threads": 1, "patience": 0, "select": "last"},
     }  # fmt: skip
     out = tmp_path / "run"
-    regard.train(src=str(tmp_path / "a.src"), tgt=str(tmp_path / "a.tgt"), out=out, settings=settings, report=Reporter(quiet=True))
+    regard.train(
+        src=str(tmp_path / "a.src"),
+        tgt=str(tmp_path / "a.tgt"),
+        out=out,
+        settings=settings,
+        report=Reporter(quiet=True),
+    )
     written = regard.load(out, device="cpu").translate([" ".join(s) for s in held_out], beam=3)
     right = sum(text == " ".join(TASKS[task](s)) for text, s in zip(written, held_out, strict=True))
     assert right / len(held_out) >= 0.97, f"{right} of {len(held_out)}"

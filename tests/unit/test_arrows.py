@@ -62,5 +62,9 @@ def test_no_pickle_and_no_evaluation():
                 assert not names & {"pickle", "shelve", "marshal", "dill", "joblib"}, path
             if isinstance(node, ast.Call):
                 assert getattr(node.func, "id", "") not in {"eval", "exec", "compile", "__import__"}, path
-                if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "torch":
+                if (
+                    isinstance(node.func, ast.Attribute)
+                    and isinstance(node.func.value, ast.Name)
+                    and node.func.value.id == "torch"
+                ):
                     assert node.func.attr not in {"load", "save"}, path

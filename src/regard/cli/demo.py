@@ -24,7 +24,11 @@ from regard.training.progress import Reporter
 from regard.training.run import train
 
 RECIPE = "demo"
-SENTENCES = ("Good morning, how are you?", "I would like a cup of coffee.", "She was reading a book when it started to rain.")
+SENTENCES = (
+    "Good morning, how are you?",
+    "I would like a cup of coffee.",
+    "She was reading a book when it started to rain.",
+)
 PROBE_STEPS = 24
 SHOWN = 6
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import queue
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from regard.search.config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.pretrained import load
 from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translation, Translator
 
+PATIENCE_SECONDS = 0.05
 MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 
@@ -32,16 +35,15 @@ def run_translate(
                 f"Warning: {texts[0]} is a file; its name is translated. For its lines: regard translate < FILE",
                 file=sys.stderr,
             )
-        lines: Iterable[str] = " ".join(texts).split("\n")
+        lines: Iterable[str | None] = " ".join(texts).split("\n")
     else:
         if typed:
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
-        lines = stdin_lines()
-    chunk = 1 if typed else CHUNK_LINES
-    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix, chunk=chunk)
+        lines = as_they_come(stdin_lines())
+    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix)
     for number, (source, many) in enumerate(stream):
         _write(number, source, many, settings.nbest, as_json)
-        if typed:
+        if not texts:
             sys.stdout.flush()
 
 
@@ -104,6 +106,32 @@ def stdin_lines() -> Iterator[str]:
                 "Break it into lines",
             )
         yield line
+
+
+def as_they_come(lines: Iterator[str]) -> Iterator[str | None]:
+    """Lines, and None whenever the next one is not there yet: who sends one line and waits for its answer gets it."""
+    arrived: queue.Queue[str | BaseException | None] = queue.Queue(maxsize=2 * CHUNK_LINES)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except BaseException as error:  # raised again where the lines are used
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        try:
+            item = arrived.get(timeout=PATIENCE_SECONDS)
+        except queue.Empty:
+            yield None
+            item = arrived.get()
+        if item is None:
+            return
+        if isinstance(item, BaseException):
+            raise item
+        yield item
 
 
 def run_score(src: Path, tgt: Path, model: Path | None, as_json: bool, device: str) -> None:

@@ -8,7 +8,8 @@ class RegardError(Exception):
 
     def __init__(self, where: object, what: str, todo: str):
         self.where, self.what, self.todo = str(where), what.rstrip("."), todo.rstrip(".")
-        super().__init__(f"{self.where}: {self.what}. {self.todo}.")
+        end = "" if self.todo.endswith(("?", "!")) else "."
+        super().__init__(f"{self.where}: {self.what}. {self.todo}{end}")
 
 
 class ConfigError(RegardError):

@@ -60,7 +60,9 @@ def read_json(path: Path) -> Any:
             raise CheckpointError(path, "the file is too large to be what it claims", "Restore it from a copy")
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(path, "the file is missing", "Check that the folder is a whole run or checkpoint") from None
+        raise CheckpointError(
+            path, "the file is missing", "Check that the folder is a whole run or checkpoint"
+        ) from None
     except OSError as error:
         raise CheckpointError(path, f"the file cannot be read ({error.strerror})", "Restore it from a copy") from None
     except (ValueError, RecursionError):  # not UTF-8, not JSON, or a number of thousands of digits
@@ -111,7 +113,11 @@ def remove_partials(folder: Path) -> None:
 
 def write_manifest(folder: Path, names: Iterable[str] | None = None) -> None:
     """Writes size and SHA-256 of the named files (all, by default) into the folder's manifest."""
-    chosen = sorted(names) if names is not None else sorted(p.name for p in folder.iterdir() if p.is_file() and p.name != MANIFEST)
+    chosen = (
+        sorted(names)
+        if names is not None
+        else sorted(p.name for p in folder.iterdir() if p.is_file() and p.name != MANIFEST)
+    )
     files = {name: {"bytes": (folder / name).stat().st_size, "sha256": sha256_of(folder / name)} for name in chosen}
     write_json(folder / MANIFEST, {"format": 1, "files": files})
 
@@ -132,11 +138,19 @@ def check_manifest(folder: Path, needed: Iterable[str] = ()) -> None:
         try:
             size, digest = path.stat().st_size, sha256_of(path)
         except OSError as error:
-            raise CheckpointError(path, f"the file cannot be read ({error.strerror})", "Restore it from a copy") from None
+            raise CheckpointError(
+                path, f"the file cannot be read ({error.strerror})", "Restore it from a copy"
+            ) from None
         if size != entry.get("bytes"):
-            raise CheckpointError(path, f"the file is truncated or changed ({size} bytes, not {entry.get('bytes')})", "Restore it from a copy")
+            raise CheckpointError(
+                path,
+                f"the file is truncated or changed ({size} bytes, not {entry.get('bytes')})",
+                "Restore it from a copy",
+            )
         if digest != entry.get("sha256"):
-            raise CheckpointError(path, "the file is corrupted: its SHA-256 is not the one in the manifest", "Restore it from a copy")
+            raise CheckpointError(
+                path, "the file is corrupted: its SHA-256 is not the one in the manifest", "Restore it from a copy"
+            )
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
@@ -155,4 +169,6 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     except IsADirectoryError:
         raise CheckpointError(path, "it is a directory, not a weight file", "Check the folder") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(path, f"it is not a readable safetensors file ({error})", "Restore it from a copy") from None
+        raise CheckpointError(
+            path, f"it is not a readable safetensors file ({error})", "Restore it from a copy"
+        ) from None

@@ -15,7 +15,10 @@ class Rows:
 
     def map(self, function: Any, *others: Self) -> Self:
         """Applies a function to every tensor (and the matching tensors of others)."""
-        fields = {f.name: _map(function, getattr(self, f.name), *(getattr(o, f.name) for o in others)) for f in dataclasses.fields(self)}
+        fields = {
+            f.name: _map(function, getattr(self, f.name), *(getattr(o, f.name) for o in others))
+            for f in dataclasses.fields(self)
+        }
         return dataclasses.replace(self, **fields)
 
     def take(self, sentences: Int[Tensor, "N"]) -> Self:

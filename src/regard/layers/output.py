@@ -54,16 +54,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, target, smoothing, consistency):  # noqa: ANN001
+    def forward(ctx, hidden, weight, bias, target, smoothing, consistency):
         need_gradient = any(ctx.needs_input_grad[:3])
         device = hidden.device.type
         compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         vocabulary = weight.shape[0]
         matrix = weight.to(compute)
-        mean_weight = weight.float().mean(0) if smoothing else None
+        mean_weight = weight.float().mean(0) if smoothing else weight.new_zeros(0)
         mean_bias = bias.float().mean() if smoothing and bias is not None else 0.0
-        d_hidden = torch.empty_like(hidden) if need_gradient else None
-        d_weight = torch.zeros(weight.shape, dtype=torch.float32, device=weight.device) if need_gradient else None
+        d_hidden = torch.empty_like(hidden) if need_gradient else hidden.new_zeros(0)
+        d_weight = torch.zeros(weight.shape if need_gradient else 0, dtype=torch.float32, device=weight.device)
         d_bias = torch.zeros_like(bias, dtype=torch.float32) if need_gradient and bias is not None else None
         loss = torch.zeros((), device=hidden.device)
         nll = torch.zeros((), device=hidden.device)
@@ -87,6 +87,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 else:
                     loss += ((lse - z_y) * real).sum()
                 d_z = p.mul_(real / total)  # p, and 0 at padding
+                d_divergence = d_z
                 if consistency:
                     divergence, d_divergence = _two_way_divergence(d_z, z - lse, real)
                     loss += consistency / 2 * divergence
@@ -114,7 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_loss, _):  # noqa: ANN001
+    def backward(ctx, d_loss, _):
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None, None
 

@@ -76,7 +76,9 @@ class Writer(nn.Module, ABC):
         """Teacher forcing: hidden states for every position of the decoder input (which starts with BOS)."""
 
     @abstractmethod
-    def start(self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None) -> tuple[Memory, State]:
+    def start(
+        self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
+    ) -> tuple[Memory, State]:
         """Reads the source. The state has room for `capacity` target tokens of `beams` hypotheses per sentence."""
 
     @abstractmethod
@@ -85,7 +87,9 @@ class Writer(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "B K T D"], Any]:
         """Reads T more tokens of every hypothesis. Consumes the state it is given: `clone` it to keep one."""
 
-    def step(self, tokens: Int[Tensor, "B K"], memory: Any, state: Any, record: Recorder | None = None) -> tuple[Float[Tensor, "B K D"], Any]:
+    def step(
+        self, tokens: Int[Tensor, "B K"], memory: Any, state: Any, record: Recorder | None = None
+    ) -> tuple[Float[Tensor, "B K D"], Any]:
         """`advance` by one token."""
         hidden, state = self.advance(tokens[:, :, None], memory, state, record)
         return hidden[:, :, 0], state
@@ -98,9 +102,7 @@ class Writer(nn.Module, ABC):
         return sum(p.numel() for p in self.parameters())
 
 
-def build_model(
-    name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool
-) -> Writer:
+def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool) -> Writer:
     """A freshly initialised model. `shared` says that both vocabularies are one, so that embeddings may be tied."""
     return MODELS.get(name)(
         config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared

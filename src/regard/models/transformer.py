@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,7 +45,9 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_length: int = 512  # of learned positions
     activation: Activation = "relu"
-    tie: Literal["auto", "all", "target", "none"] = "auto"  # which tables are one: auto ties all that share a vocabulary
+    tie: Literal["auto", "all", "target", "none"] = (
+        "auto"  # which tables are one: auto ties all that share a vocabulary
+    )
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
@@ -59,11 +61,17 @@ class TransformerConfig:
                 raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is negative", "Give 0 or more")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give for example 0.1")
+                raise ConfigError(
+                    f"setting model.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give for example 0.1"
+                )
         if self.width % self.heads:
-            raise ConfigError("setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one")
+            raise ConfigError(
+                "setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one"
+            )
         if self.width % 2 and self.positions == "sinusoidal":
-            raise ConfigError("setting model.width", f"sinusoids need an even width, got {self.width}", "Give an even one")
+            raise ConfigError(
+                "setting model.width", f"sinusoids need an even width, got {self.width}", "Give an even one"
+            )
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -109,7 +117,11 @@ class DecoderLayer(nn.Module):
         self.attention = SelfAttention(config.width, config.heads, config.attention_dropout)
         self.cross = CrossAttention(config.width, config.heads, config.attention_dropout)
         self.feedforward = _feedforward(config)
-        self.around_attention, self.around_cross, self.around_feedforward = Residual(config), Residual(config), Residual(config)
+        self.around_attention, self.around_cross, self.around_feedforward = (
+            Residual(config),
+            Residual(config),
+            Residual(config),
+        )
 
     def forward(
         self, x: Float[Tensor, "B T D"], memory: TransformerMemory, layer: int, explicit: bool
@@ -173,21 +185,26 @@ class Transformer(Writer):
         encoders, decoders = config.depth
         tie = ("all" if shared else "target") if config.tie == "auto" else config.tie
         if tie == "all" and not shared:
-            raise ConfigError("setting model.tie", "'all' needs one vocabulary for both sides", "Set tokenizer.joint=true or tie=target")
+            raise ConfigError(
+                "setting model.tie",
+                "'all' needs one vocabulary for both sides",
+                "Set tokenizer.joint=true or tie=target",
+            )
         self.target_embedding = nn.Embedding(target_vocabulary, config.width)
         self.source_embedding = self.target_embedding if tie == "all" else nn.Embedding(source_vocabulary, config.width)
-        self.source_positions, self.target_positions = _positions(config), _positions(config)
+        self.source_positions: Any = _positions(config)
+        self.target_positions: Any = _positions(config)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(encoders))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
         self.encoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-        tied = None if tie == "none" else self.target_embedding.weight
+        tied: Any = None if tie == "none" else self.target_embedding.weight
         self.output = SoftmaxOutput(config.width, target_vocabulary, tied)
         self._initialise()
 
     def _initialise(self) -> None:
-        for table in {self.source_embedding, self.target_embedding}:
+        for table in dict.fromkeys((self.source_embedding, self.target_embedding)):  # in order: a set would not repeat
             nn.init.normal_(table.weight, std=self.config.width**-0.5)
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -203,10 +220,16 @@ class Transformer(Writer):
     def limits(self) -> Limits:
         return Limits(self.source_positions.limit, self.target_positions.limit)
 
-    def _embed(self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, at: Tensor, longest: int, side: str) -> Tensor:
+    def _embed(
+        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, at: Tensor, longest: int, side: str
+    ) -> Tensor:
         limit = positions.limit
         if isinstance(limit, int) and longest > limit:
-            raise ModelError(f"the {side}", f"{longest} tokens are more than the model's learned positions, {limit}", "Give shorter text")
+            raise ModelError(
+                f"the {side}",
+                f"{longest} tokens are more than the model's learned positions, {limit}",
+                "Give shorter text",
+            )
         return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest))
 
     def encode(self, source: Padded, record: Recorder | None = None) -> TransformerMemory:
@@ -250,9 +273,15 @@ class Transformer(Writer):
     ) -> tuple[Float[Tensor, "B K T D"], CacheState]:
         beams, count = tokens.shape[1:]
         if state.filled + count > state.capacity:
-            raise ModelError("the target", f"{state.filled + count} tokens exceed the state's capacity {state.capacity}", "Start with more")
+            raise ModelError(
+                "the target",
+                f"{state.filled + count} tokens exceed the state's capacity {state.capacity}",
+                "Start with more",
+            )
         at = state.next_positions(count)[:, None].expand(-1, beams, -1).flatten(1)
-        x = self._embed(tokens.flatten(1), self.target_embedding, self.target_positions, at, state.filled + count, "target")
+        x = self._embed(
+            tokens.flatten(1), self.target_embedding, self.target_positions, at, state.filled + count, "target"
+        )
         visible = state.visible(count)
         for i, layer in enumerate(self.decoder):
             x, own, weights = layer.advance(x, memory, i, state, visible, count, record is not None)  # type: ignore[operator]

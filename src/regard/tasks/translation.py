@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -231,16 +230,19 @@ class Translator:
 
     def translate_stream(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str | None],
         *,
         search: SearchConfig | None = None,
         attention: bool = False,
         prefix: str = "",
         chunk: int = CHUNK_LINES,
     ) -> Iterator[tuple[str, list[Translation]]]:
-        """Lines with their translations as they come, in order, in bounded memory: `chunk` lines are read ahead."""
+        """Lines with their translations as they come, in order, in bounded memory.
+
+        Up to `chunk` lines are read ahead; a None among them says that no more are there yet, and nothing waits longer.
+        """
         remaining, begin = iter(lines), 1
-        while waiting := list(itertools.islice(remaining, chunk)):
+        for waiting in _chunks(remaining, chunk):
             prefixes = [prefix] * len(waiting) if prefix else None
             found = self.hypotheses(waiting, search=search, attention=attention, prefixes=prefixes, first_line=begin)
             yield from zip(waiting, found, strict=True)
@@ -273,6 +275,18 @@ class Translator:
             for row, (total, each) in zip(rows, scored, strict=True):
                 results[row] = PairScore(total, self.tokenizers.target.pieces(target_ids[row]), each)
         return [result for result in results if result is not None]
+
+
+def _chunks(lines: Iterator[str | None], most: int) -> Iterator[list[str]]:
+    waiting: list[str] = []
+    for line in lines:
+        if line is not None:
+            waiting.append(line)
+        if waiting and (line is None or len(waiting) >= most):
+            yield waiting
+            waiting = []
+    if waiting:
+        yield waiting
 
 
 def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

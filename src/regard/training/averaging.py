@@ -21,7 +21,7 @@ class MovingAverage:
     @torch.no_grad()
     def update(self, step: int) -> None:
         decay = min(self.decay, (1 + step) / (10 + step))
-        torch._foreach_lerp_(*self._pairs, 1 - decay)
+        torch._foreach_lerp_(*self._pairs, 1 - decay)  # type: ignore[attr-defined]
 
     @contextmanager
     def applied(self) -> Iterator[None]:

@@ -12,7 +12,15 @@ from typing import Any
 from torch import Tensor
 
 from regard.core.errors import CheckpointError
-from regard.core.files import check_manifest, load_tensors, read_json, remove_partials, save_tensors, write_folder, write_json
+from regard.core.files import (
+    check_manifest,
+    load_tensors,
+    read_json,
+    remove_partials,
+    save_tensors,
+    write_folder,
+    write_json,
+)
 from regard.tasks.folder import BEST, OPTIMIZER, STATE, WEIGHTS
 
 AVERAGE = "average.safetensors"
@@ -106,7 +114,9 @@ class Checkpoints:
                 complain(f"Checkpoint of step {step} is damaged and is passed over. {error}")
         if steps:
             raise CheckpointError(
-                self.folder, "every checkpoint of this run is damaged", "Restore one from a copy, or delete this folder to start the run over"
+                self.folder,
+                "every checkpoint of this run is damaged",
+                "Restore one from a copy, or delete this folder to start the run over",
             )
         return None
 

@@ -39,7 +39,9 @@ class TrainConfig:
     final_lr: float = 0.0  # where cosine and linear end, as a part of lr
 
     label_smoothing: float = 0.1
-    consistency: float = 0.0  # R-Drop's alpha: two dropouts of a batch are to agree; doubles the work, helps on little data
+    consistency: float = (
+        0.0  # R-Drop's alpha: two dropouts of a batch are to agree; doubles the work, helps on little data
+    )
     ema: float = 0.0  # decay of the exponential moving average of the weights; 0 for none
     average: int = 0  # the final weights are the mean of the last so many checkpoints; 0 for none
 
@@ -61,15 +63,20 @@ class TrainConfig:
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "max_tokens": 1, "seed": 0, "save_every": 1,
                     "validate_every": 0, "patience": 0, "warmup": 0, "average": 0, "valid_sentences": 0, "log_every": 1,
-                    "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0, "consistency": 0}  # fmt: skip
+                    "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0,
+                    "consistency": 0}  # fmt: skip
         for name, low in at_least.items():
             if getattr(self, name) < low:
-                raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is less than {low}", f"Give {low} or more")
+                raise ConfigError(
+                    f"setting train.{name}", f"{getattr(self, name)} is less than {low}", f"Give {low} or more"
+                )
         if self.seed >= 1 << 32:
             raise ConfigError("setting train.seed", f"{self.seed} is more than 32 bits", "Give a smaller number")
         for name in ("beta1", "beta2", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"setting train.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give a smaller part")
+                raise ConfigError(
+                    f"setting train.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give a smaller part"
+                )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,7 +108,9 @@ def build_run_config(values: Mapping[str, Any]) -> RunConfig:
 def build_model_config(section: Mapping[str, Any]) -> Any:
     name = section.get("name", "transformer")
     if not isinstance(name, str):
-        raise ConfigError("setting model.name", f"a text is expected, got {name!r}", "Write for example model.name=transformer")
+        raise ConfigError(
+            "setting model.name", f"a text is expected, got {name!r}", "Write for example model.name=transformer"
+        )
     return configuration.build(MODELS.get(name).Config, section, "model")
 
 
@@ -132,12 +141,16 @@ def read_recipe(name: str) -> dict[str, Any]:
             import difflib
 
             near = difflib.get_close_matches(name, recipe_names(), n=1)
-            advice = f"Perhaps you mean {near[0]}" if near else "`regard recipes` lists the names; or give a path to a .toml file"
+            advice = (
+                f"Perhaps you mean {near[0]}"
+                if near
+                else "`regard recipes` lists the names; or give a path to a .toml file"
+            )
             raise ConfigError(f"recipe {name!r}", "there is no recipe or file of that name", advice)
         values = configuration.read_toml(path)
     about = values.pop("about", "")
     if not isinstance(about, str):
-        raise ConfigError(f"recipe {name!r}", "`about` is not a text", "Write about = \"...\"")
+        raise ConfigError(f"recipe {name!r}", "`about` is not a text", 'Write about = "..."')
     return values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,7 +55,7 @@ class Gradients:
         self.parameters = list(model.parameters())
         self.seen: set[tuple] = set()
         self.recordings: dict[tuple, _Recording] = {}
-        self.pool: tuple[int, int] | None = None
+        self.pool: Any = None
 
     def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
         """`scale` is one over the step's target tokens, `auxiliary` the weight of the model's own extra losses."""

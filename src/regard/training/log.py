@@ -24,7 +24,10 @@ class MetricsLog:
         self.board = _tensorboard(tensorboard, from_step) if tensorboard is not None else None
 
     def add(self, step: int, values: dict[str, Any]) -> None:
-        row = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
+        row = {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in values.items()
+        }
         self.file.write(json.dumps({"step": step, **row}) + "\n")  # NaN is not JSON
         self.file.flush()
         if self.board is not None:

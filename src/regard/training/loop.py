@@ -96,7 +96,9 @@ class Trainer:
         try:
             self.progress = Progress(**state["progress"])
         except (KeyError, TypeError):
-            raise CheckpointError(where, "its state is not of this version", "Use the version of regard that wrote it") from None
+            raise CheckpointError(
+                where, "its state is not of this version", "Use the version of regard that wrote it"
+            ) from None
         self.saved_step = newest
         self.report.say(f"Going on after step {newest}.")
 
@@ -104,7 +106,9 @@ class Trainer:
         """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
         config, progress = self.config, self.progress
         log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
-        multiple, fill = (8, config.batch_tokens) if self.on_cuda else (1, 0)  # few shapes, so that graphs can be replayed
+        multiple, fill = (
+            (8, config.batch_tokens) if self.on_cuda else (1, 0)
+        )  # few shapes, so that graphs can be replayed
         plan = self.store.plan(config.batch_tokens, config.seed, multiple=multiple)
         self.model.train()
         self.report.begin(config.steps, progress.step)
@@ -190,7 +194,9 @@ class Trainer:
             )
         if bad >= MOST_BAD_STEPS:
             raise TrainingError(
-                f"step {progress.step}", f"loss or gradient was not finite for {bad} steps in a row", "Lower train.lr, or lengthen train.warmup"
+                f"step {progress.step}",
+                f"loss or gradient was not finite for {bad} steps in a row",
+                "Lower train.lr, or lengthen train.warmup",
             )
         progress.loss = progress.nll = 0.0
         progress.tokens = 0
@@ -214,7 +220,9 @@ class Trainer:
         self._tick()  # the time of validation counts, but not into tokens per second
         log.add(progress.step, {**values, "best_step": progress.best_step})
         shown = "  ".join(f"{name.removeprefix('valid_')} {value:.3f}" for name, value in values.items())
-        self.report.say(f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}")
+        self.report.say(
+            f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}"
+        )
 
     def _patience_is_out(self) -> bool:
         return bool(self.config.patience) and self.progress.worse >= self.config.patience
@@ -254,4 +262,8 @@ class Trainer:
             return None
 
     def summary(self) -> dict[str, Any]:
-        return {"steps": self.progress.step, "seconds": round(self.progress.seconds, 1), "best_step": self.progress.best_step}
+        return {
+            "steps": self.progress.step,
+            "seconds": round(self.progress.seconds, 1),
+            "best_step": self.progress.best_step,
+        }

@@ -21,7 +21,9 @@ class Optimizer:
         self.config, self.device = config, device
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
-        muon_names = {name for name, p in self.named.items() if id(p) in linear} if config.optimizer == "muon" else set()
+        muon_names = (
+            {name for name, p in self.named.items() if id(p) in linear} if config.optimizer == "muon" else set()
+        )
         rest = {name: p for name, p in self.named.items() if name not in muon_names}
         groups = [
             {"params": [p for p in rest.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
@@ -47,7 +49,7 @@ class Optimizer:
         bad = ~torch.isfinite(norm + loss.detach())
         if self.config.clip:
             scale = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)
-            torch._foreach_mul_(gradients, scale)
+            torch._foreach_mul_(gradients, scale)  # type: ignore[attr-defined]
         self.skipped += bad
         self.in_a_row.copy_((self.in_a_row + 1) * bad)
         self.last_bad.copy_(torch.where(bad, number, self.last_bad))
@@ -100,4 +102,6 @@ class Optimizer:
                                 state["step"] = state["step"].to(p.device)
                             optimizer.state[p] = state
         except KeyError as error:
-            raise CheckpointError(where, f"the optimizer state does not fit the model ({error})", "Use the run's own checkpoint") from None
+            raise CheckpointError(
+                where, f"the optimizer state does not fit the model ({error})", "Use the run's own checkpoint"
+            ) from None

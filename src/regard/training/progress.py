@@ -36,7 +36,11 @@ class Reporter:
     def begin(self, steps: int, done: int) -> None:
         self.steps, self.began, self.begun_at = steps, time.monotonic(), done
         if not self.quiet and self.console.is_terminal and not self.console.is_dumb_terminal:
-            columns = (TextColumn("step {task.completed}/{task.total}"), BarColumn(bar_width=30), TextColumn("{task.fields[state]}"))
+            columns = (
+                TextColumn("step {task.completed}/{task.total}"),
+                BarColumn(bar_width=30),
+                TextColumn("{task.fields[state]}"),
+            )
             self.live = Progress(*columns, console=self.console, refresh_per_second=4, transient=False)
             self.task = self.live.add_task("train", total=steps, completed=done, state="")
             self.live.start()

@@ -119,7 +119,9 @@ def train(
         load_model(start_from)  # damaged weights are an error before there is a folder
     config = build_run_config(values)
     if not (config.data.src or config.data.tgt or config.data.tsv):
-        raise ConfigError("train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt")
+        raise ConfigError(
+            "train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt"
+        )
     _anchor(values)
     choose_device(config.train.device)
     existed = Path(out).exists()
@@ -149,7 +151,9 @@ def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:
     folder = Path(folder)
     if not (folder / RUN).is_file():
         find_run(folder)
-        raise CheckpointError(folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from")
+        raise CheckpointError(
+            folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from"
+        )
     return _go(folder, report or Reporter())
 
 
@@ -170,7 +174,11 @@ def _new_folder(folder: Path) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ConfigError(folder, "the output is a file, not a folder", "Give another --out")
     if (folder / RUN).exists() or (folder / CONFIG).exists():
-        raise ConfigError(folder, "the folder already holds a run", f"Go on with `regard train --resume {folder}`, or give another --out")
+        raise ConfigError(
+            folder,
+            "the folder already holds a run",
+            f"Go on with `regard train --resume {folder}`, or give another --out",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_partials(folder)
@@ -233,7 +241,9 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise CheckpointError(folder, "another process is training in this folder", "Wait for it, or stop it") from None
+            raise CheckpointError(
+                folder, "another process is training in this folder", "Wait for it, or stop it"
+            ) from None
         yield
 
 
@@ -256,7 +266,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         if error.errno is None:
             raise
         raise CheckpointError(
-            error.filename or folder, f"writing the run failed ({error.strerror})", f"Make room or mend it, then `regard train --resume {folder}`"
+            error.filename or folder,
+            f"writing the run failed ({error.strerror})",
+            f"Make room or mend it, then `regard train --resume {folder}`",
         ) from error
 
 
@@ -286,13 +298,21 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"))
     train_store = TokenStore.from_pairs(corpus.train, tokenizers, config.train.max_tokens)
     if train_store.dropped:
-        report.say(f"{train_store.dropped:,} pairs are longer than train.max_tokens={config.train.max_tokens} and are left out.")
+        report.say(
+            f"{train_store.dropped:,} pairs are longer than train.max_tokens={config.train.max_tokens} and are left out."
+        )
     vocabulary = {"source": tokenizers.source.size, "target": tokenizers.target.size, "shared": tokenizers.joint}
     usual = int(np.percentile(train_store.source.lengths, 99.5)) + 1
     if not (folder / MANIFEST).exists():
         write_json(
             folder / CONFIG,
-            {"format": FORMAT, "resolved": True, **configuration.to_plain(config), "vocabulary": vocabulary, "usual_source_length": usual},
+            {
+                "format": FORMAT,
+                "resolved": True,
+                **configuration.to_plain(config),
+                "vocabulary": vocabulary,
+                "usual_source_length": usual,
+            },
         )
         write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
     device = choose_device(config.train.device)
@@ -310,7 +330,10 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     save_tensors(folder / WEIGHTS, weights_of(model))
     write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
     scores = _test(folder, config, corpus, model, tokenizers, device, report)
-    write_json(folder / RUN, {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}})
+    write_json(
+        folder / RUN,
+        {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}},
+    )
     shutil.rmtree(folder / INITIAL, ignore_errors=True)
     return RunResult(folder, None, scores, trainer.summary())
 
@@ -344,12 +367,22 @@ def _check_data(folder: Path, corpus: Corpus, report: Reporter) -> None:
     if (folder / DATA).exists():
         known = read_json(folder / DATA)
         if known.get("fingerprint") != corpus.fingerprint:
-            raise DataError(folder, "the text is not what this run was started with", "Restore the files, or start a new run")
+            raise DataError(
+                folder, "the text is not what this run was started with", "Restore the files, or start a new run"
+            )
         return
     if corpus.dropped:
         report.say(f"{corpus.dropped:,} pairs with an empty side are left out.")
-    sizes = {"train": len(corpus.train), "valid": len(corpus.valid), "test": len(corpus.test), "dropped": corpus.dropped}
-    write_json(folder / DATA, {"fingerprint": corpus.fingerprint, "pairs": sizes, "files": {k: str(v) for k, v in corpus.files.items()}})
+    sizes = {
+        "train": len(corpus.train),
+        "valid": len(corpus.valid),
+        "test": len(corpus.test),
+        "dropped": corpus.dropped,
+    }
+    write_json(
+        folder / DATA,
+        {"fingerprint": corpus.fingerprint, "pairs": sizes, "files": {k: str(v) for k, v in corpus.files.items()}},
+    )
 
 
 def _tokenizers(folder: Path, config: RunConfig, corpus: Corpus, start_from: str | None) -> TokenizerPair:
@@ -386,7 +419,11 @@ def _model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_fro
 def _validation(config: RunConfig, corpus: Corpus, tokenizers: TokenizerPair) -> Validation | None:
     if not len(corpus.valid):
         if config.train.best_by == "bleu" or config.train.patience:
-            raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_src and data.valid_tgt")
+            raise ConfigError(
+                "setting train.patience",
+                "early stopping needs validation text",
+                "Set data.valid_src and data.valid_tgt",
+            )
         return None
     decoded = config.train.valid_sentences or (DEFAULT_DECODED if config.train.best_by == "bleu" else 0)
     return Validation(
@@ -400,7 +437,13 @@ def _validation(config: RunConfig, corpus: Corpus, tokenizers: TokenizerPair) ->
 
 
 def _test(
-    folder: Path, config: RunConfig, corpus: Corpus, model: Writer, tokenizers: TokenizerPair, device: torch.device, report: Reporter
+    folder: Path,
+    config: RunConfig,
+    corpus: Corpus,
+    model: Writer,
+    tokenizers: TokenizerPair,
+    device: torch.device,
+    report: Reporter,
 ) -> dict[str, Score]:
     """Scores the final model on the held-out text, by the same path as any other text."""
     part, name = (corpus.test, "test") if len(corpus.test) else (corpus.valid, "validation")
@@ -412,7 +455,10 @@ def _test(
     written = translator.translate(part.sources)
     scores = corpus_scores(written, part.targets, metrics=("bleu", "chrf"))
     rows = {key: score.to_plain() for key, score in scores.items()}
-    write_json(folder / SCORES, {"part": name, "sentences": len(part), "seconds": round(time.monotonic() - began, 1), "scores": rows})
+    write_json(
+        folder / SCORES,
+        {"part": name, "sentences": len(part), "seconds": round(time.monotonic() - began, 1), "scores": rows},
+    )
     for score in scores.values():
         report.say(f"{score}  ({score.signature})")
     return scores

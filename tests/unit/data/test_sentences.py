@@ -83,7 +83,7 @@ def test_text_without_spaces_is_cut_too():
 
 def test_joining_gives_the_text_back_and_the_limit_holds():
     draw = random.Random(5)
-    bits = [*"aBI  \n.!…。\"3中，;()\u2028\t", " x. ", " Dr.", " »"]
+    bits = [*'aBI  \n.!…。"3中，;()\u2028\t', " x. ", " Dr.", " »"]
     for _ in range(3000):
         text = "".join(draw.choices(bits, k=draw.randint(0, 40)))
         for limit in (0, 1, 3, 60):

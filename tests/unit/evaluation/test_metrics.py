@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from regard.core.errors import ConfigError, DataError
-from regard.evaluation.metrics import METRICS, Flavour, Score, Statistics, corpus_scores, perplexity, resample, score_sums
+from regard.evaluation.metrics import (
+    METRICS,
+    Flavour,
+    Score,
+    Statistics,
+    corpus_scores,
+    perplexity,
+    resample,
+    score_sums,
+)
 
 TEXT = "the cat dog sat on mat ran to a house , and then it slept . Why ? Über Straße (no) don't 3.5 %"
 WORDS = TEXT.split()

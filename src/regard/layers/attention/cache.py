@@ -8,6 +8,7 @@ mask. Copying whole caches would cost more than the matrix products of a step.
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,7 +29,9 @@ class CacheState(State):
     even: bool = True  # all positions are equal
 
     @staticmethod
-    def empty(sentences: int, beams: int, capacity: int, layers: int, heads: int, width: int, like: Tensor) -> CacheState:
+    def empty(
+        sentences: int, beams: int, capacity: int, layers: int, heads: int, width: int, like: Tensor
+    ) -> CacheState:
         shape = (sentences, heads, capacity, beams, width // heads)
         return CacheState(
             keys=tuple(like.new_zeros(shape) for _ in range(layers)),
@@ -48,7 +51,7 @@ class CacheState(State):
         future = torch.arange(self.capacity, device=parents.device) >= self.positions[:, None]
         return dataclasses.replace(self, ancestry=torch.where(future[:, None], own, ancestry))
 
-    def put(self, sentences: Int[Tensor, "N"], other: CacheState) -> CacheState:
+    def put(self, sentences: Int[Tensor, "N"], other: Any) -> CacheState:
         merged = super().put(sentences, other)
         return dataclasses.replace(merged, filled=max(self.filled, other.filled), even=False)
 

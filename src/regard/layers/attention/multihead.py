@@ -27,7 +27,9 @@ def attend(
 ) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T S"] | None]:
     """softmax(Q Kᵀ / √d) V (eq. 1). The weights come back only from the explicit form; both agree to float tolerance."""
     if not explicit:
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal), None
+        return F.scaled_dot_product_attention(
+            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
+        ), None
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if causal:
         length = scores.shape[-1]
