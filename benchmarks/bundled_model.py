@@ -77,7 +77,8 @@ def card(config: dict, scored: dict, request: dict, parameters: int) -> str:
     return f"""# English to German, small
 
 A Transformer ({parameters:,} parameters: width {model["width"]}, {encoders} encoder and {decoders} decoder layers)
-that ships with regard, so that `regard translate` answers at once. It is made by `benchmarks/bundled_model.py` from the recipe `{RECIPE}`:
+that ships with regard, so that `regard translate` answers at once. It is made by `benchmarks/bundled_model.py`
+from the recipe `{RECIPE}`:
 {summary.get("steps", "?"):,} steps in {summary.get("seconds", "?")} s on {summary.get("device", "?")}.
 Weights are stored in half precision.
 

@@ -27,7 +27,7 @@ RECIPE = "demo"
 SENTENCES = (
     "Good morning, how are you?",
     "I would like a cup of coffee.",
-    "She was reading a book when it started to rain.",
+    "If I had more money, I would buy a new car.",
 )
 PROBE_STEPS = 24
 SHOWN = 6
@@ -45,15 +45,13 @@ def run_demo(out: Path, seconds: int) -> None:
     config = build_run_config(read_recipe(RECIPE))
     steps = _affordable_steps(config, seconds)
     console.print(f"{steps:,} steps fit into about {seconds} seconds on this machine.", markup=False)
-    settings = [f"train.steps={steps}", f"train.save_every={max(1, steps // 4)}", "train.log_every=20"]
+    settings = [f"train.steps={steps}", f"train.save_every={-(-steps // 4)}", "train.log_every=20"]
     result = train(RECIPE, out=folder, settings=settings, report=Reporter(), command=f"regard demo --out {folder}")
     if result.interrupted is not None:
         console.print(f"Stopped and saved. Go on with: regard train --resume {folder}", markup=False)
         raise SystemExit(128 + result.interrupted)
 
     console.rule("3. What it learnt", align="left")
-    for score in result.scores.values():
-        console.print(f"{score}   {score.signature}", markup=False)
     held_out = load_corpus(config.data).test
     translator = Translator.load(folder)
     chosen = list(range(0, len(held_out), max(1, len(held_out) // SHOWN)))[:SHOWN]

@@ -115,7 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, d_loss, _):
+    def backward(ctx, d_loss, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         d_hidden, d_weight, d_bias = ctx.saved_tensors
         return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None, None
 

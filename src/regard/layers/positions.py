@@ -25,7 +25,7 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.width = width
-        self.register_buffer("table", sinusoids(torch.arange(self.TABLED), width), persistent=False)
+        self.register_buffer("table", sinusoids(torch.arange(self.TABLED, device="cpu"), width), persistent=False)
 
     def forward(self, positions: Int[Tensor, "*N"], longest: int) -> Float[Tensor, "*N D"]:
         if longest <= self.TABLED:

@@ -29,6 +29,16 @@ from regard.layers.output import SoftmaxOutput
 from regard.layers.positions import LearnedPositions, SinusoidalPositions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
 
+# Configurations come with files from elsewhere: none may ask for more than a machine has.
+MOST = {
+    "width": 1 << 14,
+    "layers": 1000,
+    "encoder_layers": 1000,
+    "decoder_layers": 1000,
+    "inner": 1 << 18,
+    "max_length": 1 << 20,
+}
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
@@ -53,6 +63,11 @@ class TransformerConfig:
     activation_dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            if getattr(self, name) > most:
+                raise ConfigError(
+                    f"setting model.{name}", f"{getattr(self, name)} is more than {most}", "Give a smaller number"
+                )
         for name in ("width", "layers", "heads", "max_length"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is less than 1", "Give at least 1")
