@@ -9,10 +9,10 @@ test:
 	$(PYTHON) -m pytest
 
 lint:
-	$(PYTHON) -m ruff check src tests benchmarks
-	$(PYTHON) -m ruff format --check src tests benchmarks
+	$(PYTHON) -m ruff check src tests benchmarks docs
+	$(PYTHON) -m ruff format --check src tests benchmarks docs
 	$(PYTHON) -m pyright
 
-# Hundreds of kills and corruptions, where the tests take a seeded sample of a few.
+# Hundreds of kills, where the tests take a seeded sample of a few.
 soak:
-	REGARD_SOAK=300 $(PYTHON) -m pytest -n 2 tests/system/test_resume.py tests/unit/core/test_files.py
+	REGARD_SOAK=500 $(PYTHON) -m pytest -n 0 -s tests/system/test_kill.py

@@ -28,6 +28,7 @@ from regard.training.config import TrainConfig
 from regard.training.gradient import Gradients
 from regard.training.log import MetricsLog
 from regard.training.optim import Optimizer
+from regard.training.precision import uses_bfloat16
 from regard.training.progress import Reporter
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
@@ -72,7 +73,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.progress = Progress()
         self.saved_step = -1
-        low = config.precision == "bfloat16" or (config.precision == "auto" and device.type == "cuda")
+        low = uses_bfloat16(config, device)
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32 where float32 is asked for

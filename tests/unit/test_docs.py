@@ -1,0 +1,39 @@
+"""The documentation says what the code does: settings, commands and recipes named there exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_settings_are_those_of_the_code():
+    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs" / "make_settings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == module.text(), "run docs/make_settings.py"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/extending.md", "CONTRIBUTING.md"])
+def test_links_lead_somewhere(page):
+    path = ROOT / page
+    for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+        assert target.startswith("http") or (path.parent / target).exists(), target
+
+
+def test_commands_in_the_readme_exist_with_their_options():
+    from typer.main import get_command
+
+    from regard.cli.main import app
+
+    verbs = get_command(app).commands
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    used = re.findall(r"^(?:pip .*&& )?regard ([a-z]+)(.*)$", text, flags=re.MULTILINE)
+    assert len(used) > 10
+    for verb, rest in used:
+        known = {option for parameter in verbs[verb].params for option in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", rest)) <= known, (verb, rest)
