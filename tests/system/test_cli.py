@@ -153,7 +153,8 @@ def test_resuming_a_finished_run_changes_nothing(command: Callable, tiny_run: Pa
 
 def test_translate_an_argument(command: Callable, tiny_run: Path) -> None:
     done = command("translate", "--model", tiny_run, "You are here.")
-    assert (done.code, done.err) == (0, "")
+    assert done.code == 0
+    assert done.err == "Warning: 1 of 1 translations did not end by themselves and were cut at the maximum length.\n"
     assert done.out == regard.load(tiny_run).translate("You are here.") + "\n"
     assert command("translate", "-m", tiny_run, "You", "are", "here.").out == done.out, "several words are one text"
 
@@ -262,7 +263,7 @@ def test_real_processes_filter_utf8(tiny_run: Path) -> None:
     """Through real pipes, in a locale that knows only ASCII."""
     text = "Ärger über Öl, 你好.\n\nIs it you?"
     done = process("translate", "--model", str(tiny_run), stdin=text.encode(), LC_ALL="C", PYTHONUTF8="0")
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
     assert done.stdout.decode() == "\n".join(regard.load(tiny_run).translate(text.split("\n"))) + "\n"
 
 

@@ -15,7 +15,8 @@ from runs import Runs, outcome
 KILLS = int(os.environ.get("REGARD_SOAK", "24"))
 CASES = {
     "plain": ["train.save_every=2"],
-    "all": ["train.save_every=1", "train.ema=0.9", "train.average=3", "train.optimizer=muon", "tokenizer.joint=false"],
+    "all": ["train.save_every=1", "train.ema=0.9", "train.optimizer=muon", "tokenizer.joint=false"],
+    "average": ["train.save_every=1", "train.average=3"],
 }
 
 

@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.core.device import choose_device
+from regard.core.files import quoted
 from regard.data.batching import BatchStream, TokenStore
 from regard.data.corpus import load_corpus
 from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.plots import alignment_text, draw_alignment, merge_to_words, save_figure
 from regard.models.base import build_model
+from regard.tasks.lines import Translation
 from regard.tasks.pretrained import load
-from regard.tasks.translation import Translation, Translator
+from regard.tasks.translation import Translator
 from regard.training.config import RunConfig, build_run_config, read_recipe
 from regard.training.optim import Optimizer
 from regard.training.progress import Reporter
@@ -25,7 +27,7 @@ from regard.training.run import train
 
 RECIPE = "demo"
 SENTENCES = (
-    "Good morning, how are you?",
+    "Where is the nearest bank?",
     "I would like a cup of coffee.",
     "If I had more money, I would buy a new car.",
 )
@@ -48,7 +50,7 @@ def run_demo(out: Path, seconds: int) -> None:
     settings = [f"train.steps={steps}", f"train.save_every={-(-steps // 4)}", "train.log_every=20"]
     result = train(RECIPE, out=folder, settings=settings, report=Reporter(), command=f"regard demo --out {folder}")
     if result.interrupted is not None:
-        console.print(f"Stopped and saved. Go on with: regard train --resume {folder}", markup=False)
+        console.print(f"Stopped and saved. Go on with: regard train --resume {quoted(folder)}", markup=False)
         raise SystemExit(128 + result.interrupted)
 
     console.rule("3. What it learnt", align="left")
@@ -68,8 +70,8 @@ def run_demo(out: Path, seconds: int) -> None:
 
     console.rule("4. Next", align="left")
     console.print(
-        f'regard translate --model {folder} "Where is the station?"\n'
-        f"regard show {folder}\n"
+        f'regard translate --model {quoted(folder)} "Where is the station?"\n'
+        f"regard show {quoted(folder)}\n"
         f"regard train {RECIPE} --out longer train.steps={4 * steps}\n"
         "regard train --src YOUR.en --tgt YOUR.de --out run",
         markup=False,

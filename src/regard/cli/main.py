@@ -68,6 +68,7 @@ def train(
     import shlex
 
     from regard.core.errors import ConfigError
+    from regard.core.files import quoted
     from regard.training.progress import Reporter
     from regard.training.run import resume as resume_run
     from regard.training.run import train as train_run
@@ -101,11 +102,11 @@ def train(
         )
     if result.interrupted is not None:
         typer.echo(
-            f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {result.folder}",
+            f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {quoted(result.folder)}",
             err=True,
         )
         raise typer.Exit(128 + result.interrupted)
-    report.say(f'Done: {result.folder}. Translate with: regard translate --model {result.folder} "..."')
+    report.say(f'Done: {result.folder}. Translate with: regard translate --model {quoted(result.folder)} "..."')
 
 
 @app.command()

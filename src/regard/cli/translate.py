@@ -15,8 +15,9 @@ from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.data.corpus import read_pairs
 from regard.search.config import MAX_HYPOTHESES, SearchConfig
+from regard.tasks.lines import Translation
 from regard.tasks.pretrained import load
-from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translation, Translator
+from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
 
 PATIENCE_SECONDS = 0.05
 MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS
@@ -41,10 +42,17 @@ def run_translate(
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = as_they_come(stdin_lines())
     stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix)
+    cut = number = 0
     for number, (source, many) in enumerate(stream):
         _write(number, source, many, settings.nbest, as_json)
+        cut += not many[0].finished
         if not texts:
             sys.stdout.flush()
+    if cut:
+        print(
+            f"Warning: {cut} of {number + 1} translations did not end by themselves and were cut at the maximum length.",
+            file=sys.stderr,
+        )
 
 
 def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,12 +22,19 @@ MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 64 << 20
 
 
+def quoted(path: Path) -> str:
+    """A path as it is typed into a shell, for the commands that messages name."""
+    return shlex.quote(str(path))
+
+
 def sha256_of(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _sync(path: Path) -> None:
+    if os.name == "nt":  # Windows syncs neither folders nor files opened for reading
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -61,7 +61,9 @@ class TokenStore:
         self.dropped = dropped  # pairs that were too long
 
     @classmethod
-    def from_pairs(cls, pairs: Pairs, tokenizers: TokenizerPair, max_length: int = 0) -> Self:
+    def from_pairs(
+        cls, pairs: Pairs, tokenizers: TokenizerPair, max_length: int = 0, name: str = "the tokenized text"
+    ) -> Self:
         """Encodes pairs, leaving out those longer than `max_length` tokens on either side (0 sets no limit)."""
         parts: tuple[list[TokenRows], list[TokenRows]] = ([], [])
         kept: list[int] = []
@@ -78,7 +80,7 @@ class TokenStore:
             kept.extend(begin + i for i in rows)
         if not kept:
             what = f"all {len(pairs)} pairs are longer than {max_length} tokens" if len(pairs) else "there are no pairs"
-            raise DataError("the tokenized text", what, "Raise the maximum length, or give other text")
+            raise DataError(name, what, "Raise train.max_tokens, or give other text")
         source, target = (_joined(part) for part in parts)
         return cls(source, target, np.asarray(kept), len(pairs) - len(kept))
 

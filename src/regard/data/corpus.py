@@ -38,8 +38,8 @@ class DataConfig:
     test_src: str = ""
     test_tgt: str = ""
     test_tsv: str = ""
-    valid_size: int = 0  # pairs to hold out where no files are given; 0 chooses from the corpus size
-    test_size: int = 0
+    valid_size: int = 0  # pairs to hold out where no files are given; 0 chooses from the corpus size, -1 holds out none
+    test_size: int = 0  # likewise
     split_by: SplitBy = "source"
     split_seed: int = 1
     min_words: int = 0  # of either side, in every part; 0 sets no limit
@@ -49,7 +49,10 @@ class DataConfig:
     target_language: str = ""
 
     def __post_init__(self) -> None:
-        for name in ("valid_size", "test_size", "min_words", "max_words", "max_pairs"):
+        for name in ("valid_size", "test_size"):
+            if getattr(self, name) < -1:
+                raise ConfigError(f"setting data.{name}", f"it is {getattr(self, name)}", "Use -1, 0 or more")
+        for name in ("min_words", "max_words", "max_pairs"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"setting data.{name}", f"it is negative ({getattr(self, name)})", "Use 0 or more")
         if 0 < self.max_words < self.min_words:
@@ -106,8 +109,9 @@ def load_corpus(config: DataConfig) -> Corpus:
         parts.append(fitting)
     train, valid, test = parts
     assert train is not None
-    valid_size = 0 if valid is not None else config.valid_size or None
-    test_size = 0 if test is not None else config.test_size or (0 if valid is not None else None)
+    valid_size = 0 if valid is not None else max(0, config.valid_size) if config.valid_size else None
+    test_size = config.test_size or (-1 if valid is not None else 0)
+    test_size = 0 if test is not None or test_size < 0 else test_size or None
     train, held_valid, held_test = hold_out(train, valid_size, test_size, config.split_seed, config.split_by)
     valid = held_valid if valid is None else valid
     test = held_test if test is None else test

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from dataclasses import dataclass, field
 from typing import Literal
@@ -11,7 +10,6 @@ from typing import Literal
 from regard.core.errors import DataError
 
 SplitBy = Literal["source", "both"]
-_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
 @dataclass
@@ -34,12 +32,13 @@ class Pairs:
 
 
 def sentence_key(text: str) -> str:
-    """What two sentences share when they are the same to a learner: letters and digits only, without case.
+    """What two sentences share when they are the same to a learner: letters, their marks and digits only, without case.
 
     A sentence without letters and digits is its own key, so that "?" and "!" stay apart.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    return _NOT_ALPHANUMERIC.sub("", folded) or folded.strip()
+    # marks too: in Hindi or Thai they are the vowels
+    return "".join(c for c in folded if unicodedata.category(c)[0] in "LNM") or folded.strip()
 
 
 def automatic_size(sentences: int) -> int:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import DataError
+from regard.core.errors import DataError, ModelError
 from regard.data.corpus import read_lines, read_pairs
 from regard.evaluation.lengths import LengthBin, by_source_length
 from regard.evaluation.metrics import Flavour, Score, corpus_scores, perplexity
 from regard.evaluation.significance import PairedResult, paired_tests
 from regard.tasks.folder import read_config
 from regard.tasks.pretrained import find_model, load
+from regard.tasks.translation import Translator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,8 +104,17 @@ def _system(
         began = time.monotonic()
         written = translator.translate(sources, beam=beam)
         seconds = time.monotonic() - began
-        scored = translator.score(sources, references)
-        loss = perplexity(-sum(s.log_prob for s in scored), sum(len(s.token_log_probs) for s in scored))
+        loss = _perplexity(translator, sources, references)
         name = str(place or "bundled model")
     scores = corpus_scores(written, references, flavour)
     return System(name, written, scores, by_source_length(sources, written, references, flavour), loss, seconds)
+
+
+def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float | None:
+    """Per target token; None, with a warning, where a line is longer than the model can read at once."""
+    try:
+        scored = translator.score(sources, references)
+    except ModelError as error:
+        warnings.warn(f"There is no perplexity. {error}", stacklevel=2)
+        return None
+    return perplexity(-sum(s.log_prob for s in scored), sum(len(s.token_log_probs) for s in scored))

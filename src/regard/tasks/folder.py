@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, TokenizerError
-from regard.core.files import MANIFEST, check_manifest, load_tensors, read_json
+from regard.core.files import MANIFEST, check_manifest, load_tensors, quoted, read_json
 from regard.data.tokenizers import TokenizerPair
 from regard.models.base import MODELS, Writer, build_model
 
@@ -95,7 +95,7 @@ def weights_folder(folder: Path) -> Path:
                 damage = error
                 warnings.warn(f"A damaged checkpoint is passed over. {error}", stacklevel=2)
     raise damage or CheckpointError(
-        folder, "the run has no weights yet", f"Go on with `regard train --resume {folder}`"
+        folder, "the run has no weights yet", f"Go on with `regard train --resume {quoted(folder)}`"
     )
 
 
@@ -122,7 +122,9 @@ def read_config(folder: Path) -> dict[str, Any]:
             "Use a matching version of regard",
         )
     if config.get("resolved") is False:
-        raise CheckpointError(folder, "the run has no weights yet", f"Go on with `regard train --resume {folder}`")
+        raise CheckpointError(
+            folder, "the run has no weights yet", f"Go on with `regard train --resume {quoted(folder)}`"
+        )
     sections = [config.get(name, {}) for name in ("data", "tokenizer", "search", "vocabulary")]
     if not all(isinstance(section, dict) for section in sections) or not isinstance(
         config.get("usual_source_length", 0), int
@@ -142,7 +144,9 @@ def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
     config = read_config(folder)
     place = weights_folder(folder)
     if place == folder and not (folder / WEIGHTS).exists() and not _is_finished(folder):
-        raise CheckpointError(folder, "the run has no weights yet", f"Go on with `regard train --resume {folder}`")
+        raise CheckpointError(
+            folder, "the run has no weights yet", f"Go on with `regard train --resume {quoted(folder)}`"
+        )
     check_manifest(place, [WEIGHTS])
     check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
     tokenizers = TokenizerPair.load(folder)
@@ -188,13 +192,12 @@ def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
 class _Unset(TorchFunctionMode):
     """Builds models without filling in their first weights, which are about to be replaced. Loading is faster so."""
 
-    FILLS = frozenset(
-        {"uniform_", "normal_", "zero_", "fill_", "ones_", "zeros_", "xavier_uniform_", "__imul__", "mul_"}
-    )
+    FILLS = frozenset({"uniform_", "normal_", "zero_", "fill_", "ones_", "zeros_", "xavier_uniform_"})
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__name__", "") in self.FILLS:
-            return args[0] if args else kwargs["tensor"]
+        target = args[0] if args else (kwargs or {}).get("tensor")
+        if isinstance(target, nn.Parameter) and getattr(func, "__name__", "") in self.FILLS:
+            return target
         return func(*args, **(kwargs or {}))
 
 

@@ -13,33 +13,16 @@ from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import DataError, ModelError
 from regard.core.types import EOS, pad_rows
-from regard.data.sentences import split_paragraph
 from regard.data.tokenizers import TokenizerPair
 from regard.models.base import Writer
 from regard.search.config import SearchConfig
 from regard.search.forcing import score_pairs
 from regard.search.search import search
 from regard.tasks.folder import load_model
+from regard.tasks.lines import Habits, Sentence, Translation, join_line, split_line
 
 MAX_LINE_CHARACTERS = 100_000
 CHUNK_LINES = 2048  # read ahead from a stream, so that batches can be made of lines of similar length
-
-
-@dataclasses.dataclass(frozen=True)
-class Translation:
-    """One hypothesis for one line of text. A line that was split has the pieces of all its sentences in a row."""
-
-    text: str
-    score: float  # what hypotheses are ranked by: the log-probability, length-normalised, with penalties
-    log_prob: float
-    tokens: list[str]
-    token_log_probs: list[float]  # one per token, and one for the end of each sentence
-    source_tokens: list[str]
-    finished: bool  # False where the maximum length cut the text
-    attention: list[list[float]] | None = None  # [target token][source token]; both sides end with </s>
-
-    def to_plain(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,17 +41,6 @@ class PairScore:
         return {**dataclasses.asdict(self), "perplexity": self.perplexity}
 
 
-@dataclasses.dataclass
-class _Sentence:
-    """A part of a line that is translated by itself."""
-
-    line: int
-    text: str
-    after: str  # what stood between this sentence and the next
-    ids: list[int] = dataclasses.field(default_factory=list)
-    prefix: list[int] = dataclasses.field(default_factory=list)
-
-
 class Translator:
     """A model with its tokenizers and search settings. `regard.load(folder)` makes one."""
 
@@ -79,7 +51,7 @@ class Translator:
         search: SearchConfig | None = None,
         *,
         device: torch.device | str = "cpu",
-        usual_length: int = 0,
+        habits: Habits | None = None,
         config: dict[str, Any] | None = None,
         folder: Path | None = None,
     ):
@@ -88,7 +60,7 @@ class Translator:
         self.model, self.tokenizers = model.to(device), tokenizers
         self.search = search or SearchConfig()
         self.device = torch.device(device)
-        self.usual_length = usual_length  # source tokens; longer lines are split into sentences; 0 never splits
+        self.habits = habits or Habits()
         self.config, self.folder = config or {}, folder
 
     @classmethod
@@ -98,8 +70,8 @@ class Translator:
         chosen = choose_device(device)
         model, tokenizers, config = load_model(folder)
         settings = configuration.build(SearchConfig, config.get("search", {}), "search")
-        usual = config.get("usual_source_length", 0)
-        return cls(model, tokenizers, settings, device=chosen, usual_length=usual, config=config, folder=folder)
+        habits = Habits(config.get("usual_source_length", 0), config.get("one_sentence_lines", False))
+        return cls(model, tokenizers, settings, device=chosen, habits=habits, config=config, folder=folder)
 
     @overload
     def translate(  # pyright: ignore[reportOverlappingOverload]: a str is a Sequence[str] too
@@ -148,34 +120,44 @@ class Translator:
             )
         sentences = self._sentences(texts, prefixes, first_line)
         found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
-        by_line: list[list[tuple[_Sentence, list[Translation]]]] = [[] for _ in texts]
+        by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):
             by_line[sentence.line].append((sentence, many))
-        return [_join(text, parts) for text, parts in zip(texts, by_line, strict=True)]
+        return [join_line(text, parts) for text, parts in zip(texts, by_line, strict=True)]
 
     def _batch_tokens(self, settings: SearchConfig) -> int:
         rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
         return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
 
-    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[_Sentence]:
+    def _most_rows(self, settings: SearchConfig) -> int:
+        """Sentences in a batch, so that a step's scores of all their hypotheses stay within bounds."""
+        scores = 1 << (25 if self.device.type == "cpu" else 28)
+        return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
+
+    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[Sentence]:
         """The sentences to translate: whole texts, but those of several lines or longer than usual are split."""
         for number, text in enumerate(texts, start=first_line):
-            if len(text) > MAX_LINE_CHARACTERS:
+            if isinstance(text, str) and len(text) > MAX_LINE_CHARACTERS:
                 raise DataError(
                     f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it"
                 )
+        if any(not isinstance(text, str) for text in texts):
+            raise DataError("texts", "they are not all texts", "Give a list of str")
         ids = self.tokenizers.source.encode(list(texts))
         limit = self.model.limits.source
-        usual = min([n for n in (self.usual_length, limit - 1 if limit else 0) if n], default=0)
-        sentences: list[_Sentence] = []
+        usual = self.habits.usual_length
+        hard = limit - 1 if limit is not None else 0
+        most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
+        sentences: list[Sentence] = []
         for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
-            forced = bool(prefixes and prefixes[line])
             if not tokens:
                 continue
-            if not forced and ("\n" in text or (usual and len(tokens) > usual)):
-                sentences += [_Sentence(line, part, after) for part, after in split_paragraph(text) if part.strip()]
+            forced = bool(prefixes and prefixes[line])
+            long = (usual and len(tokens) > usual) or (hard and len(tokens) > hard)
+            if not forced and (self.habits.one_sentence or "\n" in text or long):
+                sentences += split_line(line, text, most, lambda part: len(self.tokenizers.source.encode([part])[0]))
             else:
-                sentences.append(_Sentence(line, text, ""))
+                sentences.append(Sentence(line, text, ""))
         for sentence, tokens in zip(sentences, self.tokenizers.source.encode([s.text for s in sentences]), strict=True):
             sentence.ids = tokens
             if limit is not None and len(tokens) + 1 > limit:
@@ -192,7 +174,7 @@ class Translator:
 
     def _search(
         self,
-        sentences: list[_Sentence],
+        sentences: list[Sentence],
         settings: SearchConfig,
         attention: bool,
         batch_tokens: int,
@@ -201,7 +183,7 @@ class Translator:
         found: list[list[Translation]] = [[] for _ in sentences]
         done = 0
         self.model.eval()
-        for rows in _batches([len(s.ids) + 1 for s in sentences], batch_tokens):
+        for rows in _batches([len(s.ids) + 1 for s in sentences], batch_tokens, self._most_rows(settings)):
             batch = [sentences[row] for row in rows]
             source = pad_rows([[*s.ids, EOS] for s in batch]).to(self.device)
             prefix = [s.prefix for s in batch] if any(s.prefix for s in batch) else None
@@ -289,38 +271,13 @@ def _chunks(lines: Iterator[str | None], most: int) -> Iterator[list[str]]:
         yield waiting
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+def _batches(lengths: Sequence[int], batch_tokens: int, most_rows: int = 1 << 30) -> Iterator[list[int]]:
     """Rows of similar length together, the longest first, each batch within a budget of padded tokens."""
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     while order:
-        size = max(1, batch_tokens // lengths[order[0]])
+        size = min(most_rows, max(1, batch_tokens // lengths[order[0]]))
         yield order[:size]
         order = order[size:]
-
-
-def _join(text: str, parts: list[tuple[_Sentence, list[Translation]]]) -> list[Translation]:
-    """The translations of a line from those of its sentences: its i-th best is made of each one's i-th best."""
-    if not parts:
-        return [Translation(text, 0.0, 0.0, [], [], [], True)]
-    if len(parts) == 1:
-        sentence, many = parts[0]
-        return [dataclasses.replace(t, text=t.text + sentence.after) for t in many] if sentence.after else many
-    joined = []
-    for i in range(min(len(many) for _, many in parts)):
-        chosen = [(sentence, many[i]) for sentence, many in parts]
-        last = len(chosen) - 1
-        joined.append(
-            Translation(
-                text="".join(t.text + ((s.after or " ") if k < last else s.after) for k, (s, t) in enumerate(chosen)),
-                score=sum(t.score for _, t in chosen),
-                log_prob=sum(t.log_prob for _, t in chosen),
-                tokens=[token for _, t in chosen for token in t.tokens],
-                token_log_probs=[p for _, t in chosen for p in t.token_log_probs],
-                source_tokens=[token for _, t in chosen for token in t.source_tokens],
-                finished=all(t.finished for _, t in chosen),
-            )
-        )
-    return joined
 
 
 __all__ = ["PairScore", "Translation", "Translator"]

@@ -72,6 +72,9 @@ class TrainConfig:
                 )
         if self.seed >= 1 << 32:
             raise ConfigError("setting train.seed", f"{self.seed} is more than 32 bits", "Give a smaller number")
+        if self.average == 1 or (self.average and self.ema):
+            what = "the mean of one checkpoint is that checkpoint" if self.average == 1 else "train.ema is on too"
+            raise ConfigError("setting train.average", what, "Use two or more checkpoints without ema, or 0")
         for name in ("beta1", "beta2", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(

@@ -20,6 +20,7 @@ from regard.data.batching import Batch
 from regard.models.base import Writer
 
 MOST_GRAPHS = 128
+MOST_GRADIENT_BYTES = 4 << 30  # each recording keeps a set of gradients of its own
 
 
 class Computed(NamedTuple):
@@ -56,6 +57,8 @@ class Gradients:
         self.seen: set[tuple] = set()
         self.recordings: dict[tuple, _Recording] = {}
         self.pool: Any = None
+        size = sum(p.numel() * p.element_size() for p in self.parameters)
+        self.most = min(MOST_GRAPHS, MOST_GRADIENT_BYTES // max(1, size))
 
     def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
         """`scale` is one over the step's target tokens, `auxiliary` the weight of the model's own extra losses."""
@@ -66,7 +69,7 @@ class Gradients:
         if shape in self.recordings:
             return self._replay(self.recordings[shape], batch, scale)
         batch = batch.to(device)
-        if shape in self.seen and len(self.recordings) < MOST_GRAPHS:
+        if shape in self.seen and len(self.recordings) < self.most:
             self.recordings[shape] = self._capture(batch, scale, auxiliary)
             return self._replay(self.recordings[shape], batch, scale)
         self.seen.add(shape)

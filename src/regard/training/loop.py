@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ class Progress:
     loss: float = 0.0  # sums since the last line of the log
     nll: float = 0.0
     tokens: int = 0
+    multiple: int = 0  # what the widths of batches are rounded up to; the order of batches depends on it
 
 
 class Trainer:
@@ -107,9 +109,9 @@ class Trainer:
         """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
         config, progress = self.config, self.progress
         log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
-        multiple, fill = (
-            (8, config.batch_tokens) if self.on_cuda else (1, 0)
-        )  # few shapes, so that graphs can be replayed
+        if not progress.multiple:  # on CUDA few shapes, so that graphs can be replayed; a resumed run keeps its plan
+            progress.multiple = 8 if self.on_cuda and all(n is None or n % 8 == 0 for n in self.model.limits) else 1
+        multiple, fill = progress.multiple, config.batch_tokens if self.on_cuda else 0
         plan = self.store.plan(config.batch_tokens, config.seed, multiple=multiple)
         self.model.train()
         self.report.begin(config.steps, progress.step)
@@ -245,13 +247,20 @@ class Trainer:
     def _final_weights(self) -> None:
         """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""
         if self.config.average > 1:
-            steps = self.checkpoints.regular(self.progress.step)[: self.config.average]
-            put_weights(self.model, mean_of(self.checkpoints.weights(step) for step in steps), self.folder)
+            put_weights(self.model, mean_of(self._last_weights()), self.folder)
         elif (best := self._best_weights()) is not None:
             put_weights(self.model, best, self.folder)
         elif self.average is not None:
             put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
         self.model.eval()
+
+    def _last_weights(self) -> Iterator[dict[str, Tensor]]:
+        """The weights of the last checkpoints, without damaged ones. The newest was written just now."""
+        for step in self.checkpoints.regular(self.progress.step)[: self.config.average]:
+            try:
+                yield self.checkpoints.weights(step)
+            except CheckpointError as error:
+                self.report.warn(f"The checkpoint of step {step} is damaged and left out of the average. {error}")
 
     def _best_weights(self) -> dict[str, Tensor] | None:
         if self.config.select == "last" or self.progress.best is None:

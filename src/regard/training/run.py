@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +37,9 @@ from regard.core.files import (
     write_manifest,
 )
 from regard.data.batching import TokenStore
-from regard.data.bundle import PREFIX
 from regard.data.corpus import Corpus, load_corpus
 from regard.data.tokenizers import TokenizerPair
-from regard.evaluation.metrics import Score, corpus_scores
+from regard.evaluation.metrics import Score
 from regard.models.base import Writer, build_model
 from regard.tasks.folder import (
     CHECKPOINTS,
@@ -54,19 +53,21 @@ from regard.tasks.folder import (
     find_run,
     load_model,
     put_weights,
-    read_config,
     tokenizer_names,
     weights_of,
 )
+from regard.tasks.lines import Habits
 from regard.tasks.pretrained import find_model
 from regard.tasks.translation import Translator
 from regard.training.checkpoint import Checkpoints
-from regard.training.config import RunConfig, build_run_config, read_recipe
+from regard.training.config import RunConfig, build_run_config
 from regard.training.loop import Trainer
+from regard.training.place import disk_errors, forget, locked, new_folder
 from regard.training.progress import Reporter
+from regard.training.request import gather
 from regard.training.signals import Terminated, terminable
 from regard.training.sizes import choose_sizes
-from regard.training.validation import Validation
+from regard.training.validation import Validation, score_text
 
 INITIAL = "initial"  # the weights that a fine-tuning run starts from
 DEFAULT_DECODED = 500
@@ -88,7 +89,7 @@ def train(
     out: str | Path,
     src: str = "",
     tgt: str = "",
-    settings: Mapping[str, Any] | Iterable[str] = (),
+    settings: str | Mapping[str, Any] | Iterable[str] = (),
     start_from: str | Path | None = None,
     report: Reporter | None = None,
     command: str = "",
@@ -100,36 +101,17 @@ def train(
     such as "train.steps=1000". `start_from` is another run, whose model, tokenizer and weights this one begins with.
     """
     report = report or Reporter()
-    values = read_recipe(recipe) if recipe else {}
-    if src or tgt:
-        if not (src and tgt):
-            raise ConfigError("train", "only one of src and tgt is given", "Give both files")
-        files = {"src": str(Path(src).absolute()), "tgt": str(Path(tgt).absolute())}
-        if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
-            kept = ("source_language", "target_language", "min_words", "max_words")
-            values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
-        values = configuration.merge(values, {"data": files})
-    if isinstance(settings, Mapping):
-        values = configuration.merge(values, settings)
-    else:
-        values = configuration.apply_overrides(values, settings)
     if start_from is not None:
         start_from = find_model(start_from)
-        values = _with_model_of(start_from, values)
         load_model(start_from)  # damaged weights are an error before there is a folder
-    config = build_run_config(values)
-    if not (config.data.src or config.data.tgt or config.data.tsv):
-        raise ConfigError(
-            "train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt"
-        )
-    _anchor(values)
-    choose_device(config.train.device)
+    values = gather(recipe, src, tgt, settings, start_from)
+    choose_device(build_run_config(values).train.device)
     existed = Path(out).exists()
-    folder = _new_folder(Path(out))
+    folder = new_folder(Path(out))
     request = {
         "format": FORMAT,
         "given": values,
-        "choose_sizes": recipe is None and start_from is None,
+        "choose_sizes": recipe is None,
         "start_from": str(Path(start_from).absolute()) if start_from is not None else None,
         "command": command or shlex.join(sys.argv),
         "working_folder": os.getcwd(),
@@ -137,12 +119,10 @@ def train(
         "versions": versions(),
         "status": "started",
     }
-    with _disk_errors(folder):
-        write_json(folder / RUN, request)
     try:
-        return _go(folder, report)
+        return _go(folder, report, request)
     except (ConfigError, DataError, TokenizerError):
-        _forget(folder, existed)
+        forget(folder, existed)
         raise
 
 
@@ -170,86 +150,14 @@ def versions() -> dict[str, str]:
     }
 
 
-def _new_folder(folder: Path) -> Path:
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(folder, "the output is a file, not a folder", "Give another --out")
-    if (folder / RUN).exists() or (folder / CONFIG).exists():
-        raise ConfigError(
-            folder,
-            "the folder already holds a run",
-            f"Go on with `regard train --resume {folder}`, or give another --out",
-        )
+def _go(folder: Path, report: Reporter, request: dict[str, Any] | None = None) -> RunResult:
+    """Runs what a folder asks for; with a request, it is a new run, and the request is written first of all."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        remove_partials(folder)
-        if any(folder.iterdir()):
-            raise ConfigError(folder, "the folder is not empty", "Give another --out")
-    except OSError as error:
-        raise ConfigError(folder, f"the folder cannot be made ({error.strerror})", "Give another --out") from None
-    return folder
-
-
-def _forget(folder: Path, existed: bool) -> None:
-    """Empties the folder of a run that failed before its first checkpoint by what it was given: a wrong path, say.
-
-    Going on would fail again, and the next try with the mistake mended should not find its folder taken.
-    """
-    if (folder / WEIGHTS).exists() or any((folder / CHECKPOINTS).glob("*")):
-        return
-    for entry in list(folder.iterdir()):  # the folder was empty when the run began: all of this is the run's own
-        if entry.is_dir():
-            shutil.rmtree(entry, ignore_errors=True)
-        else:
-            entry.unlink(missing_ok=True)
-    if not existed:
-        folder.rmdir()
-
-
-def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that starts from another's weights: model and tokenizer are the other's."""
-    theirs = read_config(other)
-    for section in ("model", "tokenizer"):
-        for key, value in values.get(section, {}).items():
-            if theirs[section].get(key) != value and key not in ("dropout", "attention_dropout", "activation_dropout"):
-                raise ConfigError(
-                    f"setting {section}.{key}",
-                    f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",
-                    "Leave the setting out",
-                )
-    model = configuration.merge(theirs["model"], values.get("model", {}))
-    search = configuration.merge(theirs.get("search", {}), values.get("search", {}))
-    return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
-
-
-def _anchor(values: Mapping[str, Any]) -> None:
-    """Makes the data's folder absolute, so that the run can be resumed from anywhere."""
-    data = values["data"]
-    paths = [value for key, value in data.items() if key.endswith(("src", "tgt", "tsv")) and value]
-    if any(not path.startswith(PREFIX) and not Path(path).expanduser().is_absolute() for path in paths):
-        data["folder"] = str(Path(data.get("folder", "")).expanduser().absolute())
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process at a time in a run folder."""
-    try:
-        import fcntl
-    except ImportError:  # not on Windows
-        yield
-        return
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise CheckpointError(
-                folder, "another process is training in this folder", "Wait for it, or stop it"
-            ) from None
-        yield
-
-
-def _go(folder: Path, report: Reporter) -> RunResult:
-    try:
-        with _disk_errors(folder), terminable(), _locked(folder):
+        with disk_errors(folder), terminable(), locked(folder):
+            if request is not None:
+                if (folder / RUN).exists():  # another process was quicker
+                    raise CheckpointError(folder, "another process has started a run here", "Give another --out")
+                write_json(folder / RUN, request)
             remove_partials(folder)
             return _run(folder, report)
     except KeyboardInterrupt as stop:  # before or after the training loop, which sees to signals itself
@@ -258,27 +166,13 @@ def _go(folder: Path, report: Reporter) -> RunResult:
         return RunResult(folder, int(number), {}, {"steps": int(steps[-1]) if steps else 0})
 
 
-@contextlib.contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None:
-            raise
-        raise CheckpointError(
-            error.filename or folder,
-            f"writing the run failed ({error.strerror})",
-            f"Make room or mend it, then `regard train --resume {folder}`",
-        ) from error
-
-
 def _run(folder: Path, report: Reporter) -> RunResult:
     request = read_json(folder / RUN)
+    if not isinstance(request, dict) or not isinstance(request.get("given"), dict):
+        raise CheckpointError(folder / RUN, "it is not a run that regard wrote", "Give the folder of a regard run")
     if request.get("status") == "finished":
         report.say(f"{folder}: the run is finished; nothing is left to do.")
         return RunResult(folder, None, _read_scores(folder), request.get("summary", {}))
-    if not isinstance(request, dict) or "given" not in request:
-        raise CheckpointError(folder / RUN, "it is not a run that regard wrote", "Give the folder of a regard run")
     if not (folder / CONFIG).exists():  # first of all, so that the folder says what it is
         config = build_run_config(request["given"])
         write_json(folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(config)})
@@ -290,19 +184,21 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         values = request["given"]
         if request.get("choose_sizes"):
             cpu = choose_device(build_run_config(values).train.device).type != "cuda"
-            values = configuration.merge(choose_sizes(corpus.train, cpu), values)
+            chosen = choose_sizes(corpus, cpu, fine_tuning=request.get("start_from") is not None)
+            values = configuration.merge(chosen, values)
         saved = configuration.to_plain(build_run_config(values))
     config = build_run_config(_sections(saved))
     _set_threads(folder, config)
     _check_data(folder, corpus, report)
     tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"))
-    train_store = TokenStore.from_pairs(corpus.train, tokenizers, config.train.max_tokens)
+    model = _model(folder, config, tokenizers, request.get("start_from"))
+    most = min([config.train.max_tokens, *(n - 1 for n in model.limits if n is not None)])
+    train_store = TokenStore.from_pairs(corpus.train, tokenizers, most, "the training text")
     if train_store.dropped:
-        report.say(
-            f"{train_store.dropped:,} pairs are longer than train.max_tokens={config.train.max_tokens} and are left out."
-        )
+        why = "train.max_tokens" if most == config.train.max_tokens else "the model's limit"
+        report.say(f"{train_store.dropped:,} pairs are longer than {most} tokens ({why}) and are left out.")
     vocabulary = {"source": tokenizers.source.size, "target": tokenizers.target.size, "shared": tokenizers.joint}
-    usual = int(np.percentile(train_store.source.lengths, 99.5)) + 1
+    habits = Habits.of(corpus.train.sources, int(np.percentile(train_store.source.lengths, 99.5)) + 1)
     if not (folder / MANIFEST).exists():
         write_json(
             folder / CONFIG,
@@ -311,17 +207,18 @@ def _run(folder: Path, report: Reporter) -> RunResult:
                 "resolved": True,
                 **configuration.to_plain(config),
                 "vocabulary": vocabulary,
-                "usual_source_length": usual,
+                "usual_source_length": habits.usual_length,
+                "one_sentence_lines": habits.one_sentence,
             },
         )
         write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
     device = choose_device(config.train.device)
-    model = _model(folder, config, tokenizers, request.get("start_from"))
     report.say(
         f"{len(train_store):,} training pairs, {len(corpus.valid):,} for validation, {len(corpus.test):,} for testing; "
         f"{config.model.name} with {model.parameters_count():,} parameters on {device}"
     )
-    validation = _validation(config, corpus, tokenizers)
+    translator = Translator(model, tokenizers, config.search, device=device, habits=habits)
+    validation = _validation(config, corpus, translator, most)
     trainer = Trainer(model, train_store, validation, config.train, folder, device, report)
     interrupted = trainer.run()
     if interrupted is not None:
@@ -329,7 +226,7 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         return RunResult(folder, interrupted, {}, trainer.summary())
     save_tensors(folder / WEIGHTS, weights_of(model))
     write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
-    scores = _test(folder, config, corpus, model, tokenizers, device, report)
+    scores = _test(folder, config, corpus, translator, report)
     write_json(
         folder / RUN,
         {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}},
@@ -416,7 +313,7 @@ def _model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_fro
     return model
 
 
-def _validation(config: RunConfig, corpus: Corpus, tokenizers: TokenizerPair) -> Validation | None:
+def _validation(config: RunConfig, corpus: Corpus, translator: Translator, most: int) -> Validation | None:
     if not len(corpus.valid):
         if config.train.best_by == "bleu" or config.train.patience:
             raise ConfigError(
@@ -428,32 +325,24 @@ def _validation(config: RunConfig, corpus: Corpus, tokenizers: TokenizerPair) ->
     decoded = config.train.valid_sentences or (DEFAULT_DECODED if config.train.best_by == "bleu" else 0)
     return Validation(
         corpus.valid,
-        tokenizers,
-        dataclasses.replace(config.search, nbest=1),
+        translator,
         batch_tokens=config.train.batch_tokens,
-        max_tokens=config.train.max_tokens,
+        max_tokens=most,
         decoded=decoded,
+        language=config.data.target_language,
     )
 
 
 def _test(
-    folder: Path,
-    config: RunConfig,
-    corpus: Corpus,
-    model: Writer,
-    tokenizers: TokenizerPair,
-    device: torch.device,
-    report: Reporter,
+    folder: Path, config: RunConfig, corpus: Corpus, translator: Translator, report: Reporter
 ) -> dict[str, Score]:
-    """Scores the final model on the held-out text, by the same path as any other text."""
+    """Scores the final model on the held-out text, by the same path as validation."""
     part, name = (corpus.test, "test") if len(corpus.test) else (corpus.valid, "validation")
     if not len(part):
         return {}
     report.say(f"Translating {len(part):,} {name} sentences...")
     began = time.monotonic()
-    translator = Translator(model, tokenizers, config.search, device=device)
-    written = translator.translate(part.sources)
-    scores = corpus_scores(written, part.targets, metrics=("bleu", "chrf"))
+    scores = score_text(translator, part, config.data.target_language, confidence=True)
     rows = {key: score.to_plain() for key, score in scores.items()}
     write_json(
         folder / SCORES,

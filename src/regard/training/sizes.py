@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from regard.data.corpus import Pairs
+from regard.data.corpus import Corpus
+from regard.evaluation.lengths import count_words
+
+PIECES_PER_WORD = 1.4
 
 
-def choose_sizes(train: Pairs, cpu: bool) -> dict[str, Any]:
+def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False) -> dict[str, Any]:
     """Settings for a corpus, as plain nested values. What the user sets goes over them."""
-    pairs = len(train)
-    sample = train.sources[:: max(1, pairs // 2000)]
-    words = sum(len(text.split()) for text in sample) / max(1, len(sample))
+    pairs = len(corpus.train)
+    words = _words_per_line(corpus)
     if pairs < 5_000:
         pieces, width, layers, heads, dropout = 2000, 128, 2, 4, 0.3
     elif pairs < 60_000:
@@ -23,22 +25,32 @@ def choose_sizes(train: Pairs, cpu: bool) -> dict[str, Any]:
     if cpu:  # what two cores can train in an evening, not in a month
         pieces, width, layers, heads = min(pieces, 8000), min(width, 256), min(layers, 3), 4
     batch_tokens = 2048 if cpu else 16384
-    tokens = pairs * (words * 1.4 + 1)
     epochs = 60 if pairs < 60_000 else 30 if pairs < 500_000 else 12
     if cpu:
         epochs = min(epochs, 20)
-    steps = int(min(200_000, max(1_000, epochs * tokens / (0.9 * batch_tokens))))
+    if fine_tuning:
+        epochs = 10
+    fewest = 100 if fine_tuning else 1_000
+    steps = int(min(200_000, max(fewest, epochs * pairs * (words * PIECES_PER_WORD + 1) / (0.9 * batch_tokens))))
     steps = -(-steps // 100) * 100
-    return {
-        "tokenizer": {"size": pieces},
-        "model": {"width": width, "layers": layers, "heads": heads, "dropout": dropout},
-        "train": {
-            "steps": steps,
-            "batch_tokens": batch_tokens,
-            "lr": 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4,
-            "schedule": "inverse_sqrt",
-            "warmup": max(100, min(4000, steps // 10)),
-            "save_every": max(100, min(1000, steps // 20)),
-            "patience": 8,
-        },
+    lr = 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
+    train = {
+        "steps": steps,
+        "batch_tokens": batch_tokens,
+        "lr": 3e-4 if fine_tuning else lr,  # gently, or what was learnt is lost
+        "schedule": "inverse_sqrt",
+        "warmup": max(10, min(4000, steps // 10)),
+        "save_every": max(20, min(1000, steps // 20)),
+        "patience": (3 if fine_tuning else 8) if len(corpus.valid) else 0,
     }
+    if fine_tuning:
+        return {"train": train}
+    model = {"width": width, "layers": layers, "heads": heads, "dropout": dropout}
+    return {"tokenizer": {"size": pieces}, "model": model, "train": train}
+
+
+def _words_per_line(corpus: Corpus) -> float:
+    """Of the longer side; characters count as words in languages without spaces."""
+    places = range(0, len(corpus.train), max(1, len(corpus.train) // 2000))
+    lengths = [max(count_words(corpus.train.sources[i]), count_words(corpus.train.targets[i])) for i in places]
+    return sum(lengths) / max(1, len(lengths))

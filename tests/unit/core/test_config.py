@@ -235,7 +235,7 @@ def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
         ({"train": {"steps": -5}}, "setting train.steps: -5 is less than 1"),
         ({"train": {"ema": 1.0}}, "setting train.ema: 1.0 is not in [0, 1)"),
         ({"model": {"dropout": 1.5}}, "setting model.dropout: 1.5 is not in [0, 1)"),
-        ({"data": {"valid_size": -1}}, "setting data.valid_size: it is negative (-1)"),
+        ({"data": {"valid_size": -2}}, "setting data.valid_size: it is -2"),
         ({"search": {"beam": 0}}, "setting search.beam: 0 is not from 1 to 64"),
         ({"tokenizer": {"size": 3}}, "setting tokenizer.size: 3 tokens are too few"),
     ],

@@ -6,12 +6,14 @@ import dataclasses
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import regard
 from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
 from regard.search.config import SearchConfig
-from regard.tasks.translation import MAX_LINE_CHARACTERS, Translation, Translator
+from regard.tasks.lines import Habits, Translation, split_line
+from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
 
 TEXTS = [
     "You are here.",
@@ -28,7 +30,7 @@ FIVE = SearchConfig(beam=5, nbest=5)
 def translator(tiny_run: Path) -> Translator:
     """The tiny model; lines are never split unless a test says so."""
     loaded = regard.load(tiny_run, device="cpu")
-    loaded.usual_length = 0
+    loaded.habits = Habits()
     return loaded
 
 
@@ -36,7 +38,7 @@ def translator(tiny_run: Path) -> Translator:
 def splitting(tiny_run: Path) -> Translator:
     """The tiny model, used to lines of at most 12 tokens."""
     loaded = regard.load(tiny_run, device="cpu")
-    loaded.usual_length = 12
+    loaded.habits = Habits(usual_length=12)
     return loaded
 
 
@@ -62,7 +64,8 @@ def test_a_text_gives_a_text_and_a_list_a_list(translator: Translator) -> None:
 
 def test_the_model_says_how_long_lines_usually_are(tiny_run: Path) -> None:
     loaded = regard.load(tiny_run)
-    assert loaded.usual_length == loaded.config["usual_source_length"] > 5
+    assert loaded.habits.usual_length == loaded.config["usual_source_length"] > 5
+    assert loaded.habits.one_sentence
     assert loaded.folder == tiny_run
     assert loaded.search == SearchConfig()
 
@@ -130,16 +133,50 @@ def test_a_long_paragraph_is_split_and_joined(splitting: Translator) -> None:
     [[joined]] = splitting.hypotheses(["  ".join(sentences[:2]) + " " + " ".join(sentences[2:])])
     first, second, third, fourth = (t.text for t in best)
     assert joined.text == f"{first}  {second} {third} {fourth}", "what stood between the sentences stays"
-    assert joined.tokens == [token for t in best for token in t.tokens]
-    assert joined.source_tokens == [token for t in best for token in t.source_tokens]
+    ends = [["</s>"] if t.finished else [] for t in best[:3]] + [[]]
+    source_ends = [["</s>"]] * 3 + [[]]
+    assert joined.tokens == [token for t, end in zip(best, ends, strict=True) for token in t.tokens + end]
+    pairs = zip(best, source_ends, strict=True)
+    assert joined.source_tokens == [token for t, end in pairs for token in t.source_tokens + end]
     assert joined.log_prob == pytest.approx(sum(t.log_prob for t in best), abs=1e-4)
     assert joined.score == pytest.approx(sum(t.score for t in best), abs=1e-4)
     assert joined.token_log_probs == pytest.approx([p for t in best for p in t.token_log_probs], abs=1e-4)
 
 
+def test_attention_of_a_split_paragraph_is_a_block_for_each_sentence(splitting: Translator) -> None:
+    [[joined]] = splitting.hypotheses(["You are here. I saw Tom. Is it you? He did not come."], attention=True)
+    weights = np.array(joined.attention)
+    assert weights.shape == (len(joined.token_log_probs), len(joined.source_tokens) + 1)
+    np.testing.assert_allclose(weights.sum(1), 1, atol=1e-5)
+    first = joined.source_tokens.index("</s>") + 1
+    assert weights[0, first:].sum() == 0
+    assert weights[-1, :first].sum() == 0
+
+
+def test_a_model_of_single_sentences_splits_every_line(splitting: Translator) -> None:
+    splitting.habits = Habits(usual_length=12, one_sentence=True)
+    assert splitting.translate("No. Why?") == " ".join(splitting.translate(["No.", "Why?"]))
+    assert splitting.translate("\n\nNo. Why?") == "\n\n" + splitting.translate("No. Why?")
+
+
+def test_an_endless_sentence_is_cut_to_what_the_model_knows(splitting: Translator) -> None:
+    count = lambda text: len(splitting.tokenizers.source.encode([text])[0])  # noqa: E731
+    for text in ("and then he came " * 40, "word" * 300, "我喜欢你" * 50, "a, b; c " * 60):
+        sentences = split_line(0, text, 18, count)
+        assert all(count(s.text) <= 18 for s in sentences)
+        joined = "".join(s.before + s.text + s.after for s in sentences)
+        assert joined == text
+    assert len(splitting.hypotheses(["and then he came " * 40])[0]) == 1
+
+
+def test_habits_are_learnt_from_the_text() -> None:
+    assert Habits.of(["Hello there.", "Mr. Smith is here."] * 50, 9) == Habits(9, True)
+    assert Habits.of(["Hello there. How are you?", "Yes."] * 50, 9) == Habits(9, False)
+
+
 def test_short_lines_are_not_split(splitting: Translator) -> None:
     text = "No. Why?"
-    assert len(splitting.tokenizers.source.encode([text])[0]) <= splitting.usual_length
+    assert len(splitting.tokenizers.source.encode([text])[0]) <= splitting.habits.usual_length
     assert splitting.translate(text) != " ".join(splitting.translate(["No.", "Why?"]))
 
 
@@ -238,8 +275,9 @@ def test_a_model_with_a_limit_splits_and_refuses(tiny_run: Path) -> None:
     limited = Translator(model, loaded.tokenizers, SearchConfig(beam=2))
     sentences = ["You are here.", "I saw Tom.", "Is it you?"]
     assert limited.translate(" ".join(sentences)) == " ".join(limited.translate(sentences))
+    assert len(limited.translate(["You are.", "a b c d e f g h i j k l m n o p q r s t"])) == 2, "cut to fit"
     with pytest.raises(ModelError, match=r"line 2: a sentence of \d+ tokens is beyond the model's limit of 15"):
-        limited.translate(["You are.", "a b c d e f g h i j k l m n o p q r s t"])
+        limited.hypotheses(["You.", "a b c d e f g h i j k l m n o p q r s t"], prefixes=["", "Du"])  # not split
     with pytest.raises(ModelError, match=r"target line 1: \d+ tokens are beyond the model's limit of 15"):
         limited.score(["You are."], ["a b c d e f g h i j k l m n o p q r s t"])
 

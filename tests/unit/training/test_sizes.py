@@ -2,14 +2,18 @@
 
 import pytest
 
+from regard.data.corpus import Corpus
 from regard.data.split import Pairs
 from regard.training.config import build_run_config
 from regard.training.sizes import choose_sizes
 
 
-def pairs(count: int, words: int) -> Pairs:
-    line = " ".join(["word"] * words)
-    return Pairs([line] * count, [line] * count)
+def pairs(count: int, words: int, space: str = " ", held_out: int = 1) -> Corpus:
+    line = space.join(["word" if space else "我"] * words)
+    valid = Pairs([line] * held_out, [line] * held_out)
+    return Corpus(
+        train=Pairs([line] * count, [line] * count), valid=valid, test=valid, fingerprint="", files={}, dropped=0
+    )
 
 
 @pytest.mark.parametrize("cpu", [True, False])
@@ -37,3 +41,21 @@ def test_a_cpu_gets_less_to_do():
     small, large = choose_sizes(data, cpu=True), choose_sizes(data, cpu=False)
     assert small["model"]["width"] < large["model"]["width"]
     assert small["train"]["batch_tokens"] < large["train"]["batch_tokens"]
+
+
+def test_text_without_spaces_is_not_taken_for_short():
+    with_spaces, without = (choose_sizes(pairs(20_000, 20, space), cpu=True) for space in (" ", ""))
+    assert with_spaces["train"]["steps"] == without["train"]["steps"]
+
+
+def test_patience_needs_something_held_out():
+    assert choose_sizes(pairs(5, 5, held_out=0), cpu=True)["train"]["patience"] == 0
+    assert choose_sizes(pairs(5, 5), cpu=True)["train"]["patience"] > 0
+
+
+def test_fine_tuning_is_short_and_gentle_and_leaves_the_model_alone():
+    fresh, tuned = (choose_sizes(pairs(500, 8), cpu=True, fine_tuning=flag) for flag in (False, True))
+    assert tuned["train"]["steps"] < fresh["train"]["steps"] / 5
+    assert tuned["train"]["lr"] < fresh["train"]["lr"] / 3
+    assert "model" not in tuned
+    assert "tokenizer" not in tuned

@@ -1,0 +1,134 @@
+"""From a line of text to the sentences that are translated one by one, and back to one translation of the line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from regard.data.sentences import split_paragraph
+
+END = "</s>"
+SAMPLE = 2000  # lines that are looked at to learn what a corpus is like
+FEW = 0.1  # a corpus with fewer lines of several sentences is one of single sentences
+
+
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """One hypothesis for one line of text.
+
+    A line that was split into sentences has the tokens of all of them in a row, with `</s>` between, and a block of
+    attention for each; its scores are sums over its sentences.
+    """
+
+    text: str
+    score: float  # what hypotheses are ranked by: the log-probability, length-normalised, with penalties
+    log_prob: float
+    tokens: list[str]
+    token_log_probs: list[float]  # one per token, and one for the end of each finished sentence
+    source_tokens: list[str]
+    finished: bool  # False where the maximum length cut the text
+    attention: list[list[float]] | None = None  # [target token][source token]; both sides end with </s>
+
+    def to_plain(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Habits:
+    """What lines a model was trained on: how long they were, and whether they held one sentence each."""
+
+    usual_length: int = 0  # source tokens of all but the longest lines; 0: unknown
+    one_sentence: bool = False
+
+    @staticmethod
+    def of(sources: Sequence[str], usual_length: int) -> Habits:
+        sample = sources[:: max(1, len(sources) // SAMPLE)]
+        several = sum(len([part for part, _ in split_paragraph(text, 0) if part]) > 1 for text in sample)
+        return Habits(usual_length, several < FEW * len(sample))
+
+
+@dataclasses.dataclass
+class Sentence:
+    """A part of a line that is translated by itself."""
+
+    line: int
+    text: str
+    after: str  # what stood between this sentence and the next
+    before: str = ""  # white space that the line began with
+    ids: list[int] = dataclasses.field(default_factory=list)
+    prefix: list[int] = dataclasses.field(default_factory=list)
+
+
+def split_line(line: int, text: str, most: int, count: Callable[[str], int]) -> list[Sentence]:
+    """The sentences of a line, none of them longer than `most` tokens (0: no limit)."""
+    parts: list[tuple[str, str]] = []
+    before = ""
+    for part, after in split_paragraph(text, 0):
+        if not part.strip():
+            before += part + after
+        else:
+            parts += cut_to_fit(part, after, most, count)
+    sentences = [Sentence(line, part, after) for part, after in parts]
+    if sentences:
+        sentences[0].before = before
+    return sentences
+
+
+def cut_to_fit(text: str, after: str, most: int, count: Callable[[str], int]) -> list[tuple[str, str]]:
+    """A sentence in parts of at most `most` tokens: cut at punctuation, else at spaces, else anywhere."""
+    tokens = count(text)
+    if not most or tokens <= most or len(text) < 2:
+        return [(text, after)]
+    words = len(text.split())
+    parts = [p for p in split_paragraph(text, max(1, words * most // tokens)) if p[0]] if words > 1 else []
+    if len(parts) < 2:  # a language without spaces, or one endless word
+        size = max(1, min(len(text) - 1, len(text) * most // tokens))
+        parts = [(text[i : i + size], "") for i in range(0, len(text), size)]
+    parts[-1] = (parts[-1][0], after)
+    return [piece for part, gap in parts for piece in cut_to_fit(part, gap, most, count)]
+
+
+def join_line(text: str, parts: list[tuple[Sentence, list[Translation]]]) -> list[Translation]:
+    """The translations of a line from those of its sentences: its i-th best is made of each one's i-th best."""
+    if not parts:
+        return [Translation(text, 0.0, 0.0, [], [], [], True)]
+    if len(parts) == 1:
+        sentence, many = parts[0]
+        if not sentence.before and not sentence.after:
+            return many
+        return [dataclasses.replace(t, text=sentence.before + t.text + sentence.after) for t in many]
+    return [_joined([(s, many[i]) for s, many in parts]) for i in range(min(len(many) for _, many in parts))]
+
+
+def _joined(chosen: list[tuple[Sentence, Translation]]) -> Translation:
+    last = len(chosen) - 1
+    texts = [t.text + ((s.after or " ") if k < last else s.after) for k, (s, t) in enumerate(chosen)]
+    tokens, source_tokens = [], []
+    for k, (_, t) in enumerate(chosen):
+        tokens += [*t.tokens, *([END] if k < last and t.finished else [])]
+        source_tokens += [*t.source_tokens, *([END] if k < last else [])]
+    return Translation(
+        text=chosen[0][0].before + "".join(texts),
+        score=sum(t.score for _, t in chosen),
+        log_prob=sum(t.log_prob for _, t in chosen),
+        tokens=tokens,
+        token_log_probs=[p for _, t in chosen for p in t.token_log_probs],
+        source_tokens=source_tokens,
+        finished=all(t.finished for _, t in chosen),
+        attention=_blocks([t.attention for _, t in chosen]),
+    )
+
+
+def _blocks(attentions: Sequence[list[list[float]] | None]) -> list[list[float]] | None:
+    """Each sentence's attention in a block of its own along the diagonal."""
+    blocks = [a for a in attentions if a]
+    if len(blocks) < len(attentions):
+        return None
+    width = sum(len(block[0]) for block in blocks)
+    rows, begin = [], 0
+    for block in blocks:
+        size = len(block[0])
+        rows += [[0.0] * begin + row + [0.0] * (width - begin - size) for row in block]
+        begin += size
+    return rows

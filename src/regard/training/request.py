@@ -1,0 +1,84 @@
+"""What a run is asked to do: recipe, files, settings and another run's model, brought together into plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from regard.core import config as configuration
+from regard.core.errors import CheckpointError, ConfigError
+from regard.data.bundle import PREFIX
+from regard.tasks.folder import CONFIG, read_config
+from regard.training.config import build_run_config, read_recipe
+
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-tuning may change of a model
+
+
+def gather(
+    recipe: str | None, src: str, tgt: str, settings: str | Mapping[str, Any] | Iterable[str], start_from: Path | None
+) -> dict[str, Any]:
+    """The values that were given for a run, checked, with the paths of the data made absolute."""
+    values = read_recipe(recipe) if recipe else {}
+    if src or tgt:
+        if not (src and tgt):
+            raise ConfigError("train", "only one of src and tgt is given", "Give both files")
+        files = {"src": str(Path(src).absolute()), "tgt": str(Path(tgt).absolute())}
+        if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
+            kept = ("source_language", "target_language", "min_words", "max_words")
+            values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
+        values = configuration.merge(values, {"data": files})
+    if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
+        values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
+    given = _nested(settings)
+    values = configuration.merge(values, given)
+    if start_from is not None:
+        build_run_config(values)  # says what is wrong with the settings before they are compared
+        values = _with_model_of(start_from, values)
+    config = build_run_config(values)
+    if not (config.data.src or config.data.tgt or config.data.tsv):
+        raise ConfigError(
+            "train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt"
+        )
+    _anchor(values)
+    return values
+
+
+def _nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+    """Settings as nested values: from texts `a.b=c`, from nested values, or from values under dotted names."""
+    if isinstance(settings, str):
+        settings = settings.split()
+    if not isinstance(settings, Mapping):
+        return configuration.apply_overrides({}, settings)
+    result: dict[str, Any] = {}
+    for name, value in settings.items():
+        for key in reversed(str(name).split(".")):
+            value = {key: value}
+        result = configuration.merge(result, value)
+    return result
+
+
+def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run that starts from another's weights: model and tokenizer are the other's."""
+    theirs = read_config(other)
+    if not isinstance(theirs.get("tokenizer"), dict):
+        raise CheckpointError(other / CONFIG, "it does not say how its tokenizer was made", "Start from a whole run")
+    for section in ("model", "tokenizer"):
+        for key, value in values.get(section, {}).items():
+            if theirs[section].get(key) != value and key not in DROPOUTS:
+                raise ConfigError(
+                    f"setting {section}.{key}",
+                    f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",
+                    "Leave the setting out",
+                )
+    model = configuration.merge(theirs["model"], values.get("model", {}))
+    search = configuration.merge(theirs.get("search", {}), values.get("search", {}))
+    return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
+
+
+def _anchor(values: Mapping[str, Any]) -> None:
+    """Makes the data's folder absolute, so that the run can be resumed from anywhere."""
+    data = values["data"]
+    paths = [value for key, value in data.items() if key.endswith(("src", "tgt", "tsv")) and value]
+    if any(not path.startswith(PREFIX) and not Path(path).expanduser().is_absolute() for path in paths):
+        data["folder"] = str(Path(data.get("folder", "")).expanduser().absolute())
