@@ -60,13 +60,15 @@ class _LinearCrossEntropy(torch.autograd.Function):
         compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         vocabulary = weight.shape[0]
         matrix = weight.to(compute)
-        mean_weight = weight.float().mean(0) if smoothing else weight.new_zeros(0)
+        mean_weight = weight.float().mean(0) if smoothing else weight.new_zeros(weight.shape[1]).float()
         mean_bias = bias.float().mean() if smoothing and bias is not None else 0.0
         d_hidden = torch.empty_like(hidden) if need_gradient else hidden.new_zeros(0)
         d_weight = torch.zeros(weight.shape if need_gradient else 0, dtype=torch.float32, device=weight.device)
         d_bias = torch.zeros_like(bias, dtype=torch.float32) if need_gradient and bias is not None else None
         loss = torch.zeros((), device=hidden.device)
         nll = torch.zeros((), device=hidden.device)
+        # Whatever is the same for a whole row of logits (smoothing, padding) is applied to hidden states instead: a pass
+        # over rows x vocabulary costs more than anything else here.
         with torch.autocast(device, enabled=False):
             for places in _chunks(len(hidden), vocabulary, device, halves=2 if consistency else 1):
                 h = _gather(hidden, places).to(compute)
@@ -76,38 +78,37 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 if bias is not None:
                     z += bias
                 z_y = z.gather(1, y)
-                top = z.amax(1, keepdim=True)
-                p = z.sub_(top).exp_() if not consistency else (z - top).exp_()
-                total = p.sum(1, keepdim=True)
-                lse = total.log() + top
-                nll += ((lse - z_y) * real).sum()
+                log_p = z.log_softmax(1)
+                del z
+                log_p_y = log_p.gather(1, y)
+                nll -= (log_p_y * real).sum()
                 if smoothing:
+                    lse = z_y - log_p_y
                     z_mean = (h.float() @ mean_weight + mean_bias)[:, None]
                     loss += ((lse - (1 - smoothing) * z_y - smoothing * z_mean) * real).sum()
                 else:
-                    loss += ((lse - z_y) * real).sum()
-                d_z = p.mul_(real / total)  # p, and 0 at padding
-                d_divergence = d_z
+                    loss -= (log_p_y * real).sum()
                 if consistency:
-                    divergence, d_divergence = _two_way_divergence(d_z, z - lse, real)
-                    loss += consistency / 2 * divergence
+                    divergence, d_z = _with_divergence(log_p, consistency / 2, real)
+                    loss += divergence
+                else:
+                    d_z = log_p.exp_()  # p
                 if not need_gradient:
                     continue
-                if smoothing:
-                    d_z -= real * (smoothing / vocabulary)
-                d_z.scatter_add_(1, y, -(1 - smoothing) * real)
-                if consistency:
-                    d_z.add_(d_divergence, alpha=consistency / 2)
+                d_z.scatter_add_(1, y, torch.full_like(real, smoothing - 1))
                 d_z_compute = d_z.to(compute)
-                d_h = (d_z_compute @ matrix).to(hidden.dtype)
-                for place, part in zip(places, d_h.chunk(len(places)), strict=True):
+                d_h = ((d_z_compute @ matrix).float() - smoothing * mean_weight) * real
+                for place, part in zip(places, d_h.to(hidden.dtype).chunk(len(places)), strict=True):
                     d_hidden[place] = part
+                h_real = h * real.to(compute)
                 if compute == torch.float32:
-                    d_weight.addmm_(d_z_compute.t(), h)
+                    d_weight.addmm_(d_z_compute.t(), h_real)
                 else:
-                    d_weight += d_z_compute.t() @ h
+                    d_weight += d_z_compute.t() @ h_real
+                if smoothing:
+                    d_weight -= h_real.float().sum(0) * (smoothing / vocabulary)
                 if d_bias is not None:
-                    d_bias += d_z.sum(0)
+                    d_bias += (d_z.t() @ real).squeeze(1) - real.sum() * (smoothing / vocabulary)
         if need_gradient:
             ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias)
         ctx.mark_non_differentiable(nll)
@@ -133,17 +134,21 @@ def _gather(tensor: Tensor, places: list[slice]) -> Tensor:
     return tensor[places[0]] if len(places) == 1 else torch.cat([tensor[place] for place in places])
 
 
-def _two_way_divergence(
-    p: Float[Tensor, "N V"], log_p: Float[Tensor, "N V"], real: Float[Tensor, "N 1"]
+def _with_divergence(
+    log_p: Float[Tensor, "N V"], weight: float, real: Float[Tensor, "N 1"]
 ) -> tuple[Tensor, Float[Tensor, "N V"]]:
-    """KL(a || b) + KL(b || a) summed over rows, where a and b are the halves of p, and its gradient by both logits."""
-    a, b = p.chunk(2)
+    """weight * (KL(a || b) + KL(b || a)) summed over rows, where a and b are the halves of p; and p plus its gradient.
+
+    By the logits of a, the gradient is a (log a - log b - KL(a || b)) + a - b; by those of b likewise.
+    """
     log_a, log_b = log_p.chunk(2)
-    gap = (log_a - log_b) * real.chunk(2)[0]
+    gap = log_a - log_b
+    a, b = log_p.exp().chunk(2)
     a_to_b, b_to_a = (a * gap).sum(1, keepdim=True), -(b * gap).sum(1, keepdim=True)
-    d_a = a * (gap - a_to_b) + (a - b)
-    d_b = b * (-gap - b_to_a) + (b - a)
-    return (a_to_b + b_to_a).sum(), torch.cat((d_a, d_b))
+    d_a = gap.mul(weight).add_(1 + weight * (1 - a_to_b)).mul_(a).sub_(b, alpha=weight)
+    d_b = gap.mul_(-weight).add_(1 + weight * (1 - b_to_a)).mul_(b).sub_(a, alpha=weight)
+    divergence = weight * ((a_to_b + b_to_a) * real.chunk(2)[0]).sum()
+    return divergence, torch.cat((d_a, d_b))
 
 
 class SoftmaxOutput(OutputLayer):
