@@ -54,6 +54,8 @@ def run_demo(out: Path, seconds: int) -> None:
         raise SystemExit(128 + result.interrupted)
 
     console.rule("3. What it learnt", align="left")
+    for score in result.scores.values():
+        console.print(f"{score}   {score.signature}", markup=False)
     held_out = load_corpus(config.data).test
     translator = Translator.load(folder)
     chosen = list(range(0, len(held_out), max(1, len(held_out) // SHOWN)))[:SHOWN]

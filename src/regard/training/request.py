@@ -11,6 +11,7 @@ from regard.core.errors import CheckpointError, ConfigError
 from regard.data.bundle import PREFIX
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import build_run_config, read_recipe
+from regard.training.sizes import heads_for
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-tuning may change of a model
 
@@ -32,6 +33,15 @@ def gather(
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = _nested(settings)
     values = configuration.merge(values, given)
+    model = values.get("model")
+    if (
+        recipe is None
+        and start_from is None
+        and isinstance(model, dict)
+        and "heads" not in model
+        and type(model.get("width")) is int
+    ):
+        model["heads"] = heads_for(model["width"])
     if start_from is not None:
         build_run_config(values)  # says what is wrong with the settings before they are compared
         values = _with_model_of(start_from, values)

@@ -183,9 +183,18 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     if not saved.get("resolved"):
         values = request["given"]
         if request.get("choose_sizes"):
-            cpu = choose_device(build_run_config(values).train.device).type != "cuda"
-            chosen = choose_sizes(corpus, cpu, fine_tuning=request.get("start_from") is not None)
+            given = build_run_config(values)
+            cpu = choose_device(given.train.device).type != "cuda"
+            chosen = choose_sizes(
+                corpus,
+                cpu,
+                fine_tuning=request.get("start_from") is not None,
+                steps=given.train.steps if "steps" in values.get("train", {}) else None,
+            )
             values = configuration.merge(chosen, values)
+            report.say(
+                f"Chosen from the data: {_as_settings(chosen, values)}. Change any of it with section.key=value."
+            )
         saved = configuration.to_plain(build_run_config(values))
     config = build_run_config(_sections(saved))
     _set_threads(folder, config)
@@ -233,6 +242,10 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     )
     shutil.rmtree(folder / INITIAL, ignore_errors=True)
     return RunResult(folder, None, scores, trainer.summary())
+
+
+def _as_settings(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    return " ".join(f"{section}.{key}={values[section][key]}" for section, part in chosen.items() for key in part)
 
 
 def _sections(saved: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from regard.evaluation.lengths import count_words
 PIECES_PER_WORD = 1.4
 
 
-def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False) -> dict[str, Any]:
-    """Settings for a corpus, as plain nested values. What the user sets goes over them."""
+def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False, steps: int | None = None) -> dict[str, Any]:
+    """Settings for a corpus, as plain nested values. What the user sets goes over them; `steps` are the user's, if set."""
     pairs = len(corpus.train)
     words = _words_per_line(corpus)
     if pairs < 5_000:
@@ -31,22 +31,28 @@ def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False) -> dict[s
     if fine_tuning:
         epochs = 10
     fewest = 100 if fine_tuning else 1_000
-    steps = int(min(200_000, max(fewest, epochs * pairs * (words * PIECES_PER_WORD + 1) / (0.9 * batch_tokens))))
-    steps = -(-steps // 100) * 100
+    if steps is None:
+        tokens = epochs * pairs * (words * PIECES_PER_WORD + 1)
+        steps = -(-int(min(200_000, max(fewest, tokens / (0.9 * batch_tokens)))) // 100) * 100
     lr = 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
     train = {
         "steps": steps,
         "batch_tokens": batch_tokens,
         "lr": 3e-4 if fine_tuning else lr,  # gently, or what was learnt is lost
         "schedule": "inverse_sqrt",
-        "warmup": max(10, min(4000, steps // 10)),
-        "save_every": max(20, min(1000, steps // 20)),
+        "warmup": max(1, min(4000, steps // 10)),
+        "save_every": max(1, min(1000, steps // 20)),
         "patience": (3 if fine_tuning else 8) if len(corpus.valid) else 0,
     }
     if fine_tuning:
         return {"train": train}
     model = {"width": width, "layers": layers, "heads": heads, "dropout": dropout}
     return {"tokenizer": {"size": pieces}, "model": model, "train": train}
+
+
+def heads_for(width: int) -> int:
+    """Heads for a width that the user set without them: as many as divide it, each at least 16 wide."""
+    return next(n for n in (8, 6, 5, 4, 3, 2, 1) if n == 1 or (width % n == 0 and width // n >= 16))
 
 
 def _words_per_line(corpus: Corpus) -> float:

@@ -5,7 +5,7 @@ import pytest
 from regard.data.corpus import Corpus
 from regard.data.split import Pairs
 from regard.training.config import build_run_config
-from regard.training.sizes import choose_sizes
+from regard.training.sizes import choose_sizes, heads_for
 
 
 def pairs(count: int, words: int, space: str = " ", held_out: int = 1) -> Corpus:
@@ -59,3 +59,12 @@ def test_fine_tuning_is_short_and_gentle_and_leaves_the_model_alone():
     assert tuned["train"]["lr"] < fresh["train"]["lr"] / 3
     assert "model" not in tuned
     assert "tokenizer" not in tuned
+
+
+def test_heads_follow_a_width_that_was_given():
+    assert [heads_for(width) for width in (512, 256, 64, 50, 30, 16, 7, 6, 1)] == [8, 8, 4, 2, 1, 1, 1, 1, 1]
+
+
+def test_warm_up_and_checkpoints_follow_steps_that_were_given():
+    train = choose_sizes(pairs(100_000, 8), cpu=True, steps=50)["train"]
+    assert (train["steps"], train["warmup"], train["save_every"]) == (50, 5, 2)
