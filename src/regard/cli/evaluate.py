@@ -65,8 +65,8 @@ def _show(result: Evaluation) -> None:
     for system in systems:
         _show_system(console, system)
     for test in result.tests:
-        verdict = "significant" if test.significant() else "not significant"
-        console.print(f"{test}: {verdict} at 5 %", markup=False)
+        verdict = "significant at 5 % by both tests" if test.significant() else "not significant at 5 % by both tests"
+        console.print(f"{test}: {verdict}", markup=False)
     table = Table("source words", "sentences", title="BLEU by source length")
     for system in systems:
         table.add_column(Text(f"BLEU {system.name}"))  # not markup: a folder may have brackets in its name

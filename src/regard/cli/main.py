@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -31,13 +34,31 @@ ModelOption = Annotated[
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 
 
+@contextlib.contextmanager
+def _whole_imports() -> Iterator[None]:
+    """Ctrl-C waits until the imports are done: some libraries swallow it half-way and are broken from then on."""
+    received: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    except ValueError:  # not in the main thread: signals are not ours
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if received:
+        raise KeyboardInterrupt
+
+
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("regard-demo"),
     seconds: Annotated[int, typer.Option(help="How long to train.", min=5, max=3600)] = 170,
 ) -> None:
     """Translate with the bundled model, then train a small Transformer from nothing, score it and show its work."""
-    from regard.cli.demo import run_demo
+    with _whole_imports():
+        from regard.cli.demo import run_demo
 
     run_demo(out, seconds)
 
@@ -67,11 +88,12 @@ def train(
     """Train a model: from a recipe, or from two aligned text files."""
     import shlex
 
-    from regard.core.errors import ConfigError
-    from regard.core.files import quoted
-    from regard.training.progress import Reporter
-    from regard.training.run import resume as resume_run
-    from regard.training.run import train as train_run
+    with _whole_imports():
+        from regard.core.errors import ConfigError
+        from regard.core.files import quoted
+        from regard.training.progress import Reporter
+        from regard.training.run import resume as resume_run
+        from regard.training.run import train as train_run
 
     words = recipe or []
     names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
@@ -86,7 +108,7 @@ def train(
         result = resume_run(resume, report)
     else:
         if len(names) > 1:
-            advice = "Give text files as --src and --tgt, and settings as section.key=value"
+            advice = "Give files as --src and --tgt, settings as section.key=value without spaces, and quote names with spaces"
             raise ConfigError("train", f"more than one recipe is given ({', '.join(names)})", advice)
         if out is None:
             raise ConfigError("train", "there is no output folder", "Give --out DIR")
@@ -145,7 +167,8 @@ def translate(
     device: DeviceOption = "auto",
 ) -> None:
     """Translate text: arguments, or standard input line by line."""
-    from regard.cli.translate import run_translate
+    with _whole_imports():
+        from regard.cli.translate import run_translate
 
     changes = {
         "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
@@ -190,7 +213,8 @@ def evaluate(
     device: DeviceOption = "auto",
 ) -> None:
     """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?"""
-    from regard.cli.evaluate import run_evaluate
+    with _whole_imports():
+        from regard.cli.evaluate import run_evaluate
 
     run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, device)
 

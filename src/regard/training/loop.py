@@ -75,6 +75,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.progress = Progress()
         self.saved_step = -1
+        self._clock, self._busy, self._window_tokens = time.monotonic(), 0.0, 0  # of what the log is about to say
         low = uses_bfloat16(config, device)
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
         if device.type == "cuda":
@@ -137,6 +138,10 @@ class Trainer:
         finally:
             self.report.end()
             log.close()
+        if self._patience_is_out():
+            self.report.say(
+                f"Stopped early: {progress.worse} validations without improvement; step {progress.best_step} was the best."
+            )
         self._final_weights()
         return None
 
@@ -151,6 +156,7 @@ class Trainer:
             total = total + computed.loss
             self._count(computed.smoothed, computed.nll)
         progress.tokens += tokens
+        self._window_tokens += tokens
         progress.epoch, progress.position = drawn[-1].next
         self._norm = self.optimizer.step(total, rate(config, progress.step), progress.step)
         if self.average is not None:
@@ -183,7 +189,7 @@ class Trainer:
             "gradient_norm": float(self._norm),
             "epoch": progress.epoch,
             "skipped": int(self.optimizer.skipped),
-            "tokens_per_second": round(progress.tokens / max(1e-9, self._tick())),
+            "tokens_per_second": round(self._window_tokens / max(1e-9, self._busy + self._tick())),
             "seconds": round(progress.seconds, 3),
         }
         if values["skipped"]:
@@ -202,13 +208,15 @@ class Trainer:
                 "Lower train.lr, or lengthen train.warmup",
             )
         progress.loss = progress.nll = 0.0
-        progress.tokens = 0
+        progress.tokens = self._window_tokens = 0
+        self._busy = 0.0
         self._sums.zero_()
 
     def _validate(self, log: MetricsLog) -> None:
         if self.validation is None:
             return
         progress = self.progress
+        self._busy += self._tick()
         with self.average.applied() if self.average is not None else contextlib.nullcontext():
             self.model.eval()
             with self.autocast():
@@ -234,7 +242,7 @@ class Trainer:
         if self.saved_step == self.progress.step:
             return
         self._read_sums()
-        self._tick()
+        self._busy += self._tick()
         self.checkpoints.save(
             self.progress.step,
             weights=weights_of(self.model),
@@ -243,6 +251,7 @@ class Trainer:
             state={"progress": vars(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__},
         )
         self.saved_step = self.progress.step
+        self._tick()  # saving takes time, but not from tokens per second
 
     def _final_weights(self) -> None:
         """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""

@@ -41,7 +41,7 @@ def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False, steps: in
         "lr": 3e-4 if fine_tuning else lr,  # gently, or what was learnt is lost
         "schedule": "inverse_sqrt",
         "warmup": max(1, min(4000, steps // 10)),
-        "save_every": max(1, min(1000, steps // 20)),
+        "save_every": min(steps, max(10, min(1000, steps // 20))),
         "patience": (3 if fine_tuning else 8) if len(corpus.valid) else 0,
     }
     if fine_tuning:

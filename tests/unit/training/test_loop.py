@@ -112,3 +112,28 @@ def test_an_accumulated_run_takes_as_many_batches_as_it_says(tmp_path):
         return subject.progress.epoch * batches + subject.progress.position
 
     assert (taken(one), taken(three)) == (4, 12)
+
+
+def test_tokens_per_second_leave_validation_and_saving_out(tmp_path, monkeypatch):
+    """A window of the log that holds slow saves reports the speed of training, not more and not less."""
+    import time
+
+    import regard
+    from regard.training.checkpoint import Checkpoints
+    from regard.training.log import read_metrics
+    from regard.training.progress import Reporter
+
+    lines = [f"word{i % 7} word{i % 5} word{i % 3}" for i in range(60)]
+    for name in ("a.src", "a.tgt"):
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    plain = Checkpoints.save
+    monkeypatch.setattr(Checkpoints, "save", lambda self, *a, **k: (time.sleep(0.3), plain(self, *a, **k)))
+    settings = "model.width=16 model.layers=1 train.threads=1 train.steps=20 train.log_every=20 train.save_every=5 train.patience=0"
+    began = time.monotonic()
+    files = {"src": str(tmp_path / "a.src"), "tgt": str(tmp_path / "a.tgt")}
+    regard.train(out=tmp_path / "run", settings=settings, report=Reporter(quiet=True), **files)
+    whole = time.monotonic() - began
+    row = next(r for r in read_metrics(tmp_path / "run" / "metrics.jsonl") if "tokens_per_second" in r)
+    stored = sum(len(line.split()) + 1 for line in lines) * 20  # at least one epoch a step fits into a batch
+    assert row["tokens_per_second"] > stored / whole / 3, "saving is not counted as training"
+    assert row["tokens_per_second"] < 50 * stored / (whole - 4 * 0.3), "and the window is the whole window"

@@ -67,4 +67,4 @@ def test_heads_follow_a_width_that_was_given():
 
 def test_warm_up_and_checkpoints_follow_steps_that_were_given():
     train = choose_sizes(pairs(100_000, 8), cpu=True, steps=50)["train"]
-    assert (train["steps"], train["warmup"], train["save_every"]) == (50, 5, 2)
+    assert (train["steps"], train["warmup"], train["save_every"]) == (50, 5, 10)
