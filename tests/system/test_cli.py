@@ -418,3 +418,24 @@ def test_show_a_run_that_has_barely_begun(command: Callable, tiny_copy: Path) ->
     done = command("show", tiny_copy)
     assert done.code == 0, done.err
     assert "test BLEU" not in done.out
+
+
+def test_ctrl_c_while_importing_waits_until_the_imports_are_whole() -> None:
+    """Some libraries swallow it half-way and are broken from then on."""
+    import os
+    import signal
+
+    from regard.cli.main import _whole_imports
+
+    before = signal.getsignal(signal.SIGINT)
+    reached = []
+
+    def imports() -> None:
+        with _whole_imports():
+            os.kill(os.getpid(), signal.SIGINT)
+            reached.append("the end of the imports")
+
+    with pytest.raises(KeyboardInterrupt):
+        imports()
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is before
