@@ -43,7 +43,7 @@ def pack(run: Path, out: Path) -> None:
 
 def score(out: Path, run: Path) -> dict:
     config = read_json(out / CONFIG)
-    sections = {name: config[name] for name in ("data", "tokenizer", "model", "train", "search")}
+    sections = {name: config[name] for name in ("data", "tokenizer", "model", "augment", "train", "search")}
     corpus = load_corpus(build_run_config(sections).data)
     translator = regard.load(out)
     began = time.monotonic()

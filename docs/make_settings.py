@@ -11,6 +11,7 @@ import re
 import sys
 from pathlib import Path
 
+from regard.data.corpus import CorpusConfig
 from regard.models.base import MODELS
 from regard.training.config import SECTIONS
 
@@ -20,10 +21,11 @@ TARGET = Path(__file__).with_name("settings.md")
 def comments(cls: type) -> dict[str, str]:
     """The comment at the end of each field's line."""
     found = {}
-    for line in inspect.getsource(cls).splitlines():
-        match = re.match(r"    (\w+): [^#]+# (.*)", line)
-        if match:
-            found[match[1]] = match[2]
+    for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):
+        for line in inspect.getsource(base).splitlines():
+            match = re.match(r"    (\w+): [^#]+# (.*)", line)
+            if match:
+                found[match[1]] = match[2]
     return found
 
 
@@ -49,7 +51,10 @@ def text() -> str:
         "Made by `docs/make_settings.py`. In a recipe they stand in sections (`[train]`), on the command line as\n"
         "`train.steps=1000`.\n",
     ]
-    parts += [table(section, cls) for section, cls in SECTIONS.items()]
+    for section, cls in SECTIONS.items():
+        parts.append(table(section, cls))
+        if section == "data":
+            parts.append(table("data.corpora[]", CorpusConfig))
     parts += [table(f"model (name = {name})", MODELS.get(name).Config) for name in MODELS.names()]
     return "\n".join(parts)
 

@@ -9,6 +9,7 @@ import io
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
+os.environ["REGARD_CACHE"] = str(Path(tempfile.gettempdir()) / f"regard-tests-{os.getpid()}")  # not the user's own
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from jaxtyping import install_import_hook  # noqa: E402

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
 import re
 import shutil
 import subprocess
@@ -58,7 +60,7 @@ BAD_TEXT = [
     ("folder.en", "good.de", ["folder.en", "is a directory"]),
     ("empty.en", "good.de", ["empty.en", "is empty"]),
     ("good.en", "short.de", ["good.en", "short.de", "60 lines", "57"]),
-    ("good.en", "latin1.de", ["latin1.de, line 3", "not UTF-8", "iconv"]),
+    ("good.en", "latin1.de", ["latin1.de", "not UTF-8", "iconv"]),
     ("good.en", "utf16.de", ["utf16.de", "UTF-16"]),
     ("broken.en.gz", "good.de", ["broken.en.gz", "corrupt"]),
 ]
@@ -82,8 +84,11 @@ def test_bad_text(
 
 
 def test_text_of_blank_lines_only(command: Callable, files: Path, tmp_path: Path) -> None:
-    done = command("train", "--src", files / "blank.en", "--tgt", files / "good.de", "--out", tmp_path / "out")
-    one_sentence(done, "60 pairs", "empty side")
+    given = ("--src", files / "blank.en", "--tgt", files / "good.de")
+    done = command("train", *given, "--out", tmp_path / "out")
+    one_sentence(done, "60 pairs", "empty-side", "--allow empty-side")
+    done = command("train", "-q", *given, "--allow", "empty-side", "--out", tmp_path / "out")
+    one_sentence(done, "none of its 60 pairs is left", "60 have an empty side")
 
 
 def test_a_mistake_in_the_text_can_be_mended(command: Callable, files: Path, tmp_path: Path) -> None:
@@ -133,11 +138,11 @@ def test_a_mistake_in_the_text_can_be_mended(command: Callable, files: Path, tmp
         ("tokenizer.size=2", ["tokenizer.size", "2"]),
         ("search.beam=0", ["search.beam", "1 to 64"]),
         ("search.nbest=9", ["search.nbest", "9", "beam"]),
-        ("data.tsv_columns=x", ["data.tsv_columns", "whole number"]),
-        ("data.tsv_columns=[1]", ["data.tsv_columns", "[1]"]),
+        ("data.columns=5", ["data.columns", "two columns"]),
+        ('data.columns=["a"]', ["data.columns", "two columns"]),
         ("data.max_words=1", ["data.max_words", "data.min_words"]),
-        ("data.tsv=bundled:tatoeba-en-dd", ["tatoeba-en-dd", "tatoeba-en-de"]),
-        ("data.src=x.en", ["data.tsv", "data.src"]),
+        ("data.pairs=bundled:tatoeba-en-dd", ["tatoeba-en-dd", "tatoeba-en-de"]),
+        ("data.src=x.en", ["data.pairs", "data.src"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -369,7 +374,7 @@ def test_show_looks_at_types(command: Callable, tiny_copy: Path) -> None:
     (tiny_copy / "config.json").write_text('{"model": 5}')
     done = command("show", tiny_copy)
     assert done.code == 0, done.err
-    assert "command: [/b] a" in done.lines
+    assert "command = [/b] a" in done.lines
 
 
 def test_memory_is_not_taken_for_a_giant(tiny_copy: Path) -> None:
@@ -397,19 +402,23 @@ def test_memory_is_not_taken_for_a_giant(tiny_copy: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--beam", "0"], ["search.beam", "0", "1 to 64"]),
-        (["--beam", "1000"], ["search.beam", "1000", "1 to 64"]),
+        (["--beam", "0"], ["--beam: 0", "1 to 64"]),
+        (["--beam", "1000"], ["--beam: 1000", "1 to 64"]),
         (["--beam", "two"], ["--beam", "regard translate --help"]),
-        (["--nbest", "0"], ["search.nbest", "0", "1 to 64"]),
-        (["--nbest", "1000"], ["search.nbest", "1000", "1 to 64"]),
-        (["--nbest", "4", "--beam", "2"], ["search.nbest", "4", "beam of 2"]),
+        (["--nbest", "0"], ["--nbest: 0", "1 to 64"]),
+        (["--nbest", "1000"], ["--nbest: 1000", "1 to 64"]),
+        (["--nbest", "4", "--beam", "2"], ["--nbest: 4 is more than the beam of 2. Widen --beam or lower it."]),
         (["--baem", "4"], ["--baem", "--beam"]),
-        (["--length-norm", "bad"], ["search.length_norm", "gnmt, plain, none"]),
-        (["--length-penalty", "-1"], ["search.alpha", "-1"]),
-        (["--max-length", "0"], ["search.max_length", "0"]),
-        (["--sample", "--temperature", "0"], ["search.temperature", "0"]),
-        (["--sample", "--top-p", "1.5"], ["search.top_p", "1.5"]),
-        (["--sample", "--min-p", "2"], ["search.min_p", "2"]),
+        (["--length-norm", "bad"], ["--length-norm: 'bad'", "gnmt, plain, none"]),
+        (["--length-penalty", "-1"], ["--length-penalty: -1"]),
+        (["--coverage", "-1"], ["--coverage: -1"]),
+        (["--no-repeat", "-1"], ["--no-repeat: -1"]),
+        (["--max-length", "0"], ["--max-length: 0"]),
+        (["--sample", "--temperature", "0"], ["--temperature: 0", "use --beam 1 without --sample"]),
+        (["--sample", "--top-k", "-1"], ["--top-k: -1"]),
+        (["--sample", "--top-p", "1.5"], ["--top-p: 1.5"]),
+        (["--sample", "--min-p", "2"], ["--min-p: 2"]),
+        (["--sample", "--seed", "-1"], ["--seed: -1"]),
         (["--sample", "--beam", "4"], ["--beam", "--sample"]),
         (["--temperature", "0.5"], ["--temperature", "--sample"]),
         (["--seed", "3"], ["--seed", "--sample"]),
@@ -428,12 +437,16 @@ def test_bad_options_of_translate(command: Callable, tiny_run: Path, arguments: 
 @pytest.mark.parametrize(
     ("stdin", "parts"),
     [
-        (b"one\ntwo\ndr\xfcben\n", ["standard input, line 3", "not UTF-8", "iconv"]),
-        (b"\xff\xfeo\x00n\x00e\x00", ["standard input, line 1", "not UTF-8"]),
+        (b"one\ntwo\ndr\xfcben\n", ["standard input, line 3", "not UTF-8 (byte 0xfc at offset 10)", "ISO-8859-1"]),
+        (b"\xef\xbb\xbfdr\xfcben\n", ["standard input, line 1", "byte 0xfc at offset 5"]),
+        (b"\xff\xfeo\x00n\x00e\x00", ["standard input, line 1", "not UTF-8", "iconv -f UTF-16 -t UTF-8"]),
+        (b"o\x00n\x00e\x00\n\x00", ["standard input, line 1", "not UTF-8", "iconv -f UTF-16LE -t UTF-8"]),
+        (gzip.compress(b"one\n"), ["standard input: it is compressed (.gz)", "gzip -dc FILE.gz | regard translate"]),
+        (lzma.compress(b"one\n"), ["standard input: it is compressed (.xz)", "xz -dc FILE.xz | regard translate"]),
         (b"one\n" + b"x" * (2 << 20) + b"\n", ["standard input, line 2", "100,000", "Break it"]),
         (b"one\n" + b"long " * 40_000 + b"\n", ["standard input, line 2", "200,000 characters", "Break it"]),
     ],
-    ids=["latin-1", "utf-16", "2 MB", "200 kB"],
+    ids=["latin-1", "latin-1 after a mark", "utf-16", "utf-16 without a mark", "gzip", "xz", "2 MB", "200 kB"],
 )
 def test_bad_standard_input(command: Callable, tiny_run: Path, stdin: bytes, parts: list[str]) -> None:
     one_sentence(command("translate", "-m", tiny_run, stdin=stdin), *parts)
@@ -489,10 +502,16 @@ def test_evaluate_looks_before_it_works(
     one_sentence(refused("--out", src), src, "written over")
     one_sentence(refused("--out", files / "folder.en" / ".." / "good.de"), "good.de", "written over")
     one_sentence(refused("--against", files / "short.de"), "short.de", "57", "60")
-    one_sentence(refused("--against", files / "nowhere"), "nowhere", "no such folder")
+    one_sentence(refused("--against", files / "nowhere"), "nowhere", "no such file or folder", "file of translations")
+    one_sentence(command("evaluate", "-m", files / "nowhere", "--src", src, "--ref", ref), "no such file or folder")
     one_sentence(refused("--against", files), files, "not a run folder")
     one_sentence(refused("--against", files / "short.de", "--out", files / "short.de"), "written over")
     assert contents(files) == before
+
+
+def test_evaluate_names_its_option(command: Callable, tiny_run: Path, files: Path) -> None:
+    src, ref = files / "good.en", files / "good.de"
+    one_sentence(command("evaluate", "-m", tiny_run, "--src", src, "--ref", ref, "--beam", 0), "--beam: 0", "1 to 64")
 
 
 def test_missing_and_unknown_words(command: Callable) -> None:

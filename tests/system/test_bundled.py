@@ -41,7 +41,7 @@ def test_it_translates(translator):
 def test_it_really_knows_its_corpus_and_not_by_heart(translator):
     """On held-out pairs that the training text does not hold, on either side."""
     config = read_json(bundled_model() / CONFIG)
-    sections = {name: config[name] for name in ("data", "tokenizer", "model", "train", "search")}
+    sections = {name: config[name] for name in ("data", "tokenizer", "model", "augment", "train", "search")}
     corpus = load_corpus(build_run_config(sections).data)
     assert corpus.fingerprint == read_json(bundled_model() / DATA)["fingerprint"]
     assert not set(corpus.test.sources) & set(corpus.train.sources)

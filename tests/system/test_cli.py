@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import regard
-from regard.core.files import read_json
+from regard.core.files import read_json, write_json
 
 SMALL = [
     "data.valid_size=5",
@@ -92,7 +93,7 @@ def test_train_from_a_recipe_with_overrides(command: Callable, tmp_path: Path) -
     config = read_json(out / "config.json")
     assert (config["train"]["steps"], config["model"]["width"]) == (5, 16)
     assert config["train"]["schedule"] == "linear", "from the recipe"
-    assert config["data"]["tsv"] == "bundled:tatoeba-en-de"
+    assert config["data"]["pairs"] == "bundled:tatoeba-en-de"
     assert read_json(out / "data.json")["pairs"]["train"] == 200
     assert read_json(out / "scores.json")["scores"]["bleu"]["signature"].startswith("nrefs:1|")
     run = read_json(out / "run.json")
@@ -119,12 +120,12 @@ def test_a_recipe_file_and_ones_own_text(
     command: Callable, tmp_path: Path, text_files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, out = tmp_path / "mine.toml", tmp_path / "run"
-    recipe.write_text('[data]\ntsv = "bundled:tatoeba-en-de"\ntarget_language = "de"\n[train]\nseed = 9\n')
+    recipe.write_text('[data]\npairs = "bundled:tatoeba-en-de"\ntarget_language = "de"\n[train]\nseed = 9\n')
     monkeypatch.chdir(text_files.src.parent)
     done = command("train", recipe, *SMALL, "--src", text_files.src.name, "--tgt", text_files.tgt.name, "-o", out)
     assert done.code == 0, done.err
     config = read_json(out / "config.json")
-    assert (config["data"]["src"], config["data"]["tsv"]) == (str(text_files.src), "")
+    assert (config["data"]["src"], config["data"]["pairs"]) == (str(text_files.src), "")
     assert (config["data"]["target_language"], config["train"]["seed"]) == ("de", 9)
 
 
@@ -402,14 +403,32 @@ def test_recipes(command: Callable, tmp_path: Path) -> None:
 def test_show(command: Callable, tiny_run: Path) -> None:
     done = command("show", tiny_run)
     assert (done.code, done.err) == (0, "")
-    card = dict(line.split(": ", 1) for line in done.lines)
+    card = dict(line.split(" = ", 1) for line in done.lines)
     assert card["status"] == "finished"
-    assert card["data fingerprint"] == read_json(tiny_run / "data.json")["fingerprint"]
+    assert card["data.fingerprint"] == read_json(tiny_run / "data.json")["fingerprint"]
+    assert card["data.train"] == str(read_json(tiny_run / "data.json")["pairs"]["train"])
     assert card["command"] == "regard train ..."
-    assert '"width": 16' in card["model"]
+    assert (card["model.name"], card["model.width"], card["vocabulary.shared"]) == ("transformer", "16", "true")
     scores = read_json(tiny_run / "scores.json")["scores"]
-    assert card["test BLEU"].endswith(scores["bleu"]["signature"])
-    assert json.loads(card["versions"])["regard"] == regard.__version__
+    assert card["test.BLEU"].endswith(scores["bleu"]["signature"])
+    assert card["versions.regard"] == regard.__version__
+    assert not any(mark in line for line in done.lines for mark in "{}")
+
+
+def test_show_in_a_terminal_is_a_table(command: Callable, tiny_copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = read_json(tiny_copy / "run.json")
+    write_json(tiny_copy / "run.json", {**run, "command": "regard train\n[red]odd[/red]", "versions": {}})
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "70")
+    shown = re.sub("\x1b\\[[0-9;]*m", "", command("show", tiny_copy).out)
+    cells = dict(re.findall(r"│ (\S+) +│ (.*?) +│", shown))
+    assert (cells["status"], cells["model.width"]) == ("finished", "16")
+    assert cells["command"] == "regard train [red]odd[/red]"
+    assert "versions" not in shown
+    assert re.search(r"status .*\n├.*\n. model\.name", shown), "sections are set apart"
+    assert max(map(len, shown.splitlines())) <= 70
+    fingerprint = read_json(tiny_copy / "data.json")["fingerprint"]
+    assert fingerprint in re.sub(r"\s*│\n│\s*│ ", "", shown), "broken over lines, but whole"
 
 
 def test_show_a_run_that_has_barely_begun(command: Callable, tiny_copy: Path) -> None:
@@ -417,7 +436,25 @@ def test_show_a_run_that_has_barely_begun(command: Callable, tiny_copy: Path) ->
         (tiny_copy / name).unlink()
     done = command("show", tiny_copy)
     assert done.code == 0, done.err
-    assert "test BLEU" not in done.out
+    assert "test.BLEU" not in done.out
+    assert "fingerprint" not in done.out
+
+
+def test_stopped_before_the_first_step(
+    command: Callable, text_files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import regard.training.run
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(regard.training.run, "_run", stop)
+    out = tmp_path / "run"
+    done = command("train", "--src", text_files.src, "--tgt", text_files.tgt, "--out", out)
+    assert done.code == 130
+    assert done.err == f"Stopped before the first step. Go on with: regard train --resume {out}\n"
+    (out / "checkpoints" / "step-000000007").mkdir(parents=True)
+    assert command("train", "--resume", out).err.startswith("Stopped and saved at step 7. Go on with: ")
 
 
 def test_ctrl_c_while_importing_waits_until_the_imports_are_whole() -> None:

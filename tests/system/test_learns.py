@@ -28,7 +28,7 @@ def test_learns(task, tmp_path):
     (tmp_path / "a.src").write_text("".join(" ".join(s) + "\n" for s in train))
     (tmp_path / "a.tgt").write_text("".join(" ".join(TASKS[task](s)) + "\n" for s in train))
     settings = {
-        "data": {"valid_size": 50, "test_size": 50},
+        "data": {"valid_size": 50, "test_size": 50, "allow": ["same-file"]},
         "tokenizer": {"kind": "word"},
         "model": {"width": 48, "layers": 2, "heads": 4, "dropout": 0.0, "inner": 96},
         "train": {"steps": 520, "batch_tokens": 700, "lr": 4e-3, "warmup": 50, "schedule": "linear", "label_smoothing": 0.0,
@@ -50,7 +50,7 @@ def test_learns(task, tmp_path):
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_a_small_translation_is_learnt_by_heart(tmp_path, norm):
     """Real sentences and subwords: enough steps on 48 pairs must bring nearly every one of them back."""
-    data = {"tsv": "bundled:tatoeba-en-de", "min_words": 5, "max_words": 8, "max_pairs": 48}
+    data = {"pairs": "bundled:tatoeba-en-de", "min_words": 5, "max_words": 8, "max_pairs": 48}
     settings = {
         "data": {**data, "valid_size": 10, "test_size": 10},
         "tokenizer": {"size": 400},

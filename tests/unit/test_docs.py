@@ -18,22 +18,28 @@ def test_settings_are_those_of_the_code():
     assert (ROOT / "docs" / "settings.md").read_text(encoding="utf-8") == module.text(), "run docs/make_settings.py"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/extending.md", "CONTRIBUTING.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/results.md", "docs/extending.md", "docs/data.md", "docs/corpora.md", "CONTRIBUTING.md"]
+)
 def test_links_lead_somewhere(page):
     path = ROOT / page
     for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
         assert target.startswith("http") or (path.parent / target).exists(), target
 
 
-def test_commands_in_the_readme_exist_with_their_options():
+@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/data.md", 5)])
+def test_commands_on_a_page_exist_with_their_options(page, least):
     from typer.main import get_command
 
     from regard.cli.main import app
 
     verbs = get_command(app).commands
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     used = re.findall(r"^(?:pip .*&& )?regard ([a-z]+)(.*)$", text, flags=re.MULTILINE)
-    assert len(used) > 10
+    assert len(used) >= least
     for verb, rest in used:
-        known = {option for parameter in verbs[verb].params for option in parameter.opts}
+        command = verbs[verb]
+        if hasattr(command, "commands"):
+            command = command.commands[rest.split()[0]]
+        known = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, (verb, rest)

@@ -12,8 +12,10 @@ from rich.table import Table
 
 from regard.core.device import choose_device
 from regard.core.files import quoted
-from regard.data.batching import BatchStream, TokenStore
+from regard.data.batching import BatchPlan, BatchStream
 from regard.data.corpus import load_corpus
+from regard.data.split import gathered
+from regard.data.store import TokenStore
 from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.plots import alignment_text, draw_alignment, merge_to_words, save_figure
 from regard.models.base import build_model
@@ -111,7 +113,7 @@ def _free_folder(out: Path) -> Path:
 def _affordable_steps(config: RunConfig, seconds: int) -> int:
     """How many steps fit into the time, by a trial on a throw-away model. The number is then fixed, so resuming is exact."""
     corpus = load_corpus(config.data)
-    part = corpus.train.head(8000)
+    part = gathered(corpus.train.spaced(8000).chunks())
     tokenizers = TokenizerPair.train(part.sources, part.targets, config.tokenizer)
     store = TokenStore.from_pairs(part, tokenizers, config.train.max_tokens)
     size = config.tokenizer.size
@@ -121,7 +123,7 @@ def _affordable_steps(config: RunConfig, seconds: int) -> int:
     optimizer = Optimizer(model, config.train, device)
 
     times = []
-    with BatchStream(store, store.plan(config.train.batch_tokens, config.train.seed)) as stream:
+    with BatchStream(store, BatchPlan.of(store, config.train.batch_tokens, config.train.seed)) as stream:
         for step in range(1, PROBE_STEPS + 1):
             began = time.monotonic()
             batch = next(stream).batch.to(device)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regard.cli.translate import one_line
+from regard.cli.translate import in_options, one_line
 from regard.core.errors import ConfigError, DataError
 from regard.core.files import write_bytes
 from regard.evaluation.plots import FORMATS, draw_lengths, save_figure
@@ -27,12 +27,24 @@ def run_evaluate(
     plot: Path | None,
     out: Path | None,
     as_json: bool,
+    tag: str,
     device: str,
 ) -> None:
     _check_outputs(plot, out, inputs=[src, ref, *([against] if against is not None else [])])
-    result = evaluate(
-        model, src=src, ref=ref, against=against, tokenized=tokenized, lowercase=lowercase, beam=beam, device=device
-    )
+    try:
+        result = evaluate(
+            model,
+            src=src,
+            ref=ref,
+            against=against,
+            tokenized=tokenized,
+            lowercase=lowercase,
+            beam=beam,
+            tag=tag,
+            device=device,
+        )
+    except ConfigError as error:
+        raise (in_options(error) if beam is not None else error) from None
     if out is not None:
         write_bytes(out, "".join(one_line(text) + "\n" for text in result.system.translations).encode())
     if plot is not None:

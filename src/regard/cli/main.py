@@ -12,6 +12,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.data import app as data_app
+
 app = typer.Typer(
     name="regard",
     help="Train, decode, measure and look into sequence models, from word vectors to the Transformer.",
@@ -20,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.add_typer(data_app)
 
 NO_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch's RuntimeErrors say
 
@@ -31,6 +34,7 @@ ModelOption = Annotated[
         help="A run folder, or a name that `regard models` lists. Default: the bundled English-German model.",
     ),
 ]
+TagOption = Annotated[str, typer.Option(help="What kind of text it is, for models trained with tags, such as <news>.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 
 
@@ -72,8 +76,17 @@ def train(
         ),
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The new run's folder.")] = None,
-    src: Annotated[str, typer.Option(help="Source text, one sentence per line (.gz and .xz too).")] = "",
+    src: Annotated[str, typer.Option(help="Source text, one sentence per line (.gz, .xz and .zst too).")] = "",
     tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
+    pairs: Annotated[
+        str,
+        typer.Option(
+            help="Instead: one file with both sides (.tsv, .csv, .jsonl, .tmx, .parquet; - is standard input)."
+        ),
+    ] = "",
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
+    ] = None,
     resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a run that stopped.")] = None,
     start_from: Annotated[
         Path | None,
@@ -99,7 +112,7 @@ def train(
     names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     report = Reporter(quiet)
     if resume is not None:
-        if words or src or tgt or start_from is not None or out is not None:
+        if words or src or tgt or pairs or allow or start_from is not None or out is not None:
             raise ConfigError(
                 "--resume",
                 "a run goes on with the settings it began with",
@@ -117,16 +130,17 @@ def train(
             out=out,
             src=src,
             tgt=tgt,
+            pairs=pairs,
             settings=settings,
+            allow=allow or (),
             start_from=start_from,
             report=report,
             command=shlex.join(["regard", *sys.argv[1:]]),
         )
     if result.interrupted is not None:
-        typer.echo(
-            f"Stopped and saved at step {result.summary['steps']}. Go on with: regard train --resume {quoted(result.folder)}",
-            err=True,
-        )
+        steps = result.summary["steps"]
+        when = f"and saved at step {steps}" if steps else "before the first step"
+        typer.echo(f"Stopped {when}. Go on with: regard train --resume {quoted(result.folder)}", err=True)
         raise typer.Exit(128 + result.interrupted)
     report.say(f'Done: {result.folder}. Translate with: regard translate --model {quoted(result.folder)} "..."')
 
@@ -161,6 +175,7 @@ def translate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
     prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
+    tag: TagOption = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
     ] = False,
@@ -175,7 +190,7 @@ def translate(
         "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
         "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
     }  # fmt: skip
-    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, as_json, device)
+    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, tag, as_json, device)
 
 
 @app.command()
@@ -186,19 +201,27 @@ def score(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")
     ] = False,
+    tag: TagOption = "",
     device: DeviceOption = "auto",
 ) -> None:
     """Log-probability of given translations, one line per pair."""
     from regard.cli.translate import run_score
 
-    run_score(src, tgt, model, as_json, device)
+    run_score(src, tgt, model, tag, as_json, device)
 
 
 @app.command()
 def evaluate(
     src: Annotated[Path, typer.Option(help="Source text.")],
     ref: Annotated[Path, typer.Option(help="Reference translations.")],
-    model: ModelOption = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run folder, a file of translations, or a name that `regard models` lists. Default: the bundled model.",
+        ),
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(help="A second system: a run folder, or a file of its translations.")
     ] = None,
@@ -210,13 +233,14 @@ def evaluate(
     plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length into this .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the translations here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    tag: TagOption = "",
     device: DeviceOption = "auto",
 ) -> None:
     """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?"""
     with _whole_imports():
         from regard.cli.evaluate import run_evaluate
 
-    run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, device)
+    run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)
 
 
 @app.command()

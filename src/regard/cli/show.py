@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -58,33 +59,43 @@ def run_show(folder: Path | None) -> None:
     if (folder / CARD).is_file():
         print((folder / CARD).read_text(encoding="utf-8"))
     config, run, data, scores = (_read(folder / name) for name in (CONFIG, RUN, DATA, SCORES))
-    model = dict(_section(config, "model"))
-    rows = {
+    card = {
         "status": run.get("status", "a model without its run"),
-        "model": f"{model.pop('name', '?')} {json.dumps(model)}",
-        "vocabulary": json.dumps(_section(config, "vocabulary")),
+        "model": _section(config, "model"),
+        "vocabulary": _section(config, "vocabulary"),
         "weights": _weights(folder),
-        "data": json.dumps(_section(data, "pairs")),
-        "data fingerprint": data.get("fingerprint", ""),
+        "data": {**_section(data, "pairs"), "fingerprint": data.get("fingerprint", "")},
         **_scores(scores),
-        "training": json.dumps(_section(run, "summary")),
-        "versions": json.dumps(_section(run, "versions")),
+        "training": _section(run, "summary"),
+        "versions": _section(run, "versions"),
         "command": run.get("command", ""),
     }
-    _print_card(folder, {what: str(value) for what, value in rows.items() if value not in ("", "{}")})
+    _print_card(folder, {what: _flat(what, value) for what, value in card.items()})
 
 
-def _print_card(folder: Path, rows: dict[str, str]) -> None:
-    """A table for eyes; one line for each row for whatever reads a pipe."""
+def _flat(name: str, value: Any) -> dict[str, str]:
+    """A value as lines: `section.key` for each setting in it, and nothing for what is not there."""
+    if isinstance(value, dict):
+        return {line: text for key, part in value.items() for line, text in _flat(f"{name}.{key}", part).items()}
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return {name: " ".join(text.split("\n"))} if text else {}
+
+
+def _print_card(folder: Path, sections: dict[str, dict[str, str]]) -> None:
+    """A table for eyes; lines of `section.key = value` for whatever reads a pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
-        for what, value in {"folder": str(folder), **rows}.items():
-            print(f"{what}: {value}")
+        for lines in ({"folder": str(folder)}, *sections.values()):
+            for what, value in lines.items():
+                print(f"{what} = {value}")
         return
     table = Table("what", "value", title=Text(str(folder)), show_header=False)
     table.columns[1].overflow = "fold"  # fingerprints and signatures are there to be copied: never cut them
-    for what, value in rows.items():
-        table.add_row(_cell(what), _cell(value))
+    for before, lines in pairwise(({}, *sections.values())):
+        if len(before) > 1 or len(lines) > 1:
+            table.add_section()
+        for what, value in lines.items():
+            table.add_row(_cell(what), _cell(value))
     console.print(table)
 
 
@@ -118,10 +129,10 @@ def _weights(folder: Path) -> str:
 
 def _scores(scores: dict[str, Any]) -> dict[str, str]:
     rows = {}
-    for score in _section(scores, "scores").values():
+    for key, score in _section(scores, "scores").items():
         if isinstance(score, dict) and isinstance(score.get("value"), int | float):
             ends = (score.get("low"), score.get("high"))
             interval = f" [{ends[0]:.1f}, {ends[1]:.1f}]" if all(isinstance(end, int | float) for end in ends) else ""
-            name = f"{scores.get('part', '')} {score.get('name', '')}"
+            name = f"{scores.get('part', 'score')}.{score.get('name', key)}"
             rows[name] = f"{score['value']:.2f}{interval}  {score.get('signature', '')}"
     return rows

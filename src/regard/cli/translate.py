@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
 import json
 import queue
+import re
 import sys
 import threading
 from collections.abc import Iterable, Iterator
@@ -15,6 +17,8 @@ from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.core.files import read_json
 from regard.data.corpus import read_pairs
+from regard.data.reading.archives import packing
+from regard.data.reading.lines import decoded, refuse_other_encodings
 from regard.search.config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.folder import RUN
 from regard.tasks.lines import Translation
@@ -24,12 +28,23 @@ from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translato
 PATIENCE_SECONDS = 0.05
 MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+OPTIONS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in ("beam", "nbest", "coverage", "max_length", "length_norm", *SAMPLING)
+}
+OPTIONS |= {"alpha": "--length-penalty", "no_repeat_ngram": "--no-repeat"}  # setting of search -> option
 
 
 def run_translate(
-    texts: list[str] | None, model: Path | None, changes: dict[str, Any], prefix: str, as_json: bool, device: str
+    texts: list[str] | None,
+    model: Path | None,
+    changes: dict[str, Any],
+    prefix: str,
+    tag: str,
+    as_json: bool,
+    device: str,
 ) -> None:
-    translator = load(model, device)
+    translator = load(model, device).tagged(tag)
     settings = _settings(translator, changes)
     if translator.folder is not None and (translator.folder / RUN).is_file():
         status = read_json(translator.folder / RUN)
@@ -76,7 +91,20 @@ def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:
     changes = {"nbest": 1, **changes}
     if "beam" not in changes and method == "beam":
         changes["beam"] = max(min(changes["nbest"], MAX_HYPOTHESES), translator.search.beam)
-    return build(SearchConfig, {**dataclasses.asdict(translator.search), **changes}, "search")
+    try:
+        return build(SearchConfig, {**dataclasses.asdict(translator.search), **changes}, "search")
+    except ConfigError as error:
+        raise in_options(error) from None
+
+
+def in_options(error: ConfigError) -> ConfigError:
+    """An error about settings of search, in the words of who gave options."""
+
+    def said(text: str) -> str:
+        return re.sub(r"(?:setting )?search\.(\w+)", lambda found: OPTIONS.get(found[1], found[0]), text)
+
+    advice = "For the likeliest text use --beam 1 without --sample" if "method=beam" in error.todo else said(error.todo)
+    return ConfigError(said(error.where), said(error.what), advice)
 
 
 def _write(number: int, source: str, many: list[Translation], nbest: int, as_json: bool) -> None:
@@ -96,25 +124,25 @@ def one_line(text: str) -> str:
 
 def stdin_lines() -> Iterator[str]:
     """Lines of standard input, without their ends; wrong encoding and endless lines are errors that name the line."""
-    number = 0
+    number = offset = 0
     if sys.stdin is None:
         raise DataError("standard input", "it is closed", "Give the text as an argument, or a file with < FILE")
     while raw := sys.stdin.buffer.readline(MAX_LINE_BYTES + 1):
         number += 1
+        if number == 1:
+            _refuse_archives(raw)
+            refuse_other_encodings("standard input", raw)
+            offset = len(raw)
+            raw = raw.removeprefix(codecs.BOM_UTF8)
+            offset -= len(raw)
         if len(raw) > MAX_LINE_BYTES:
             raise DataError(
                 f"standard input, line {number}",
                 f"the line is longer than {MAX_LINE_CHARACTERS:,} characters",
                 "Break it into lines",
             )
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"standard input, line {number}",
-                f"it is not UTF-8 ({error.reason})",
-                "Convert it, for example with iconv",
-            ) from None
+        line = decoded("standard input", raw, False, number - 1, offset)
+        offset += len(raw)
         line = line.removesuffix("\n").removesuffix("\r")
         if len(line) > MAX_LINE_CHARACTERS:
             raise DataError(
@@ -123,6 +151,17 @@ def stdin_lines() -> Iterator[str]:
                 "Break it into lines",
             )
         yield line
+
+
+def _refuse_archives(begin: bytes) -> None:
+    ending = packing(begin)
+    if ending:
+        tool = {".gz": "gzip", ".xz": "xz"}.get(ending, "zstd")
+        raise DataError(
+            "standard input",
+            f"it is compressed ({ending})",
+            f"Unpack it on the way: {tool} -dc FILE{ending} | regard translate",
+        )
 
 
 def as_they_come(lines: Iterator[str]) -> Iterator[str | None]:
@@ -151,9 +190,9 @@ def as_they_come(lines: Iterator[str]) -> Iterator[str | None]:
         yield item
 
 
-def run_score(src: Path, tgt: Path, model: Path | None, as_json: bool, device: str) -> None:
+def run_score(src: Path, tgt: Path, model: Path | None, tag: str, as_json: bool, device: str) -> None:
     pairs = read_pairs(src, tgt)
-    for result in load(model, device).score(pairs.sources, pairs.targets):
+    for result in load(model, device).tagged(tag).score(pairs.sources, pairs.targets):
         if as_json:
             print(json.dumps(result.to_plain(), ensure_ascii=False))
         else:

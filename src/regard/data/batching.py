@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -14,87 +14,9 @@ from torch import Tensor
 
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import BOS, EOS, PAD, Padded
-from regard.data.split import Pairs
-from regard.data.tokenizers import TokenizerPair
+from regard.data.store import TokenRows, TokenStore
 
-_ENCODE_CHUNK = 20_000
 _LOOK_AHEAD = 4  # batches prepared ahead, per worker
-
-
-class TokenRows:
-    """Many token sequences in one flat array: row i is `flat[offsets[i]:offsets[i + 1]]`."""
-
-    def __init__(self, flat: np.ndarray, offsets: np.ndarray):
-        self.flat, self.offsets = flat, offsets
-        self.lengths = np.diff(offsets)
-
-    @classmethod
-    def from_lists(cls, rows: Iterable[Sequence[int]]) -> Self:
-        arrays = [np.asarray(row, dtype=np.int32) for row in rows]
-        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-        np.cumsum([len(array) for array in arrays], out=offsets[1:])
-        return cls(np.concatenate(arrays) if arrays else np.zeros(0, dtype=np.int32), offsets)
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, row: int) -> list[int]:
-        return self.flat[self.offsets[row] : self.offsets[row + 1]].tolist()
-
-    def pad(self, rows: np.ndarray, multiple: int = 1) -> tuple[np.ndarray, np.ndarray]:
-        """The given rows as a rectangle with room for one token more, and their lengths."""
-        lengths = self.lengths[rows]
-        width = -(-(int(lengths.max(initial=0)) + 1) // multiple) * multiple
-        tokens = np.full((len(rows), width), PAD, dtype=np.int64)
-        # place of each wanted token in `flat`: its row's offset plus its column, in the order in which a mask is filled
-        begins = np.repeat(self.offsets[rows] - (np.cumsum(lengths) - lengths), lengths)
-        tokens[np.arange(width) < lengths[:, None]] = self.flat[begins + np.arange(len(begins))]
-        return tokens, lengths
-
-
-class TokenStore:
-    """The token sequences of a corpus, held in flat arrays."""
-
-    def __init__(self, source: TokenRows, target: TokenRows, kept: np.ndarray, dropped: int = 0):
-        self.source, self.target = source, target
-        self.kept = kept  # row -> place of the pair in the text
-        self.dropped = dropped  # pairs that were too long
-
-    @classmethod
-    def from_pairs(
-        cls, pairs: Pairs, tokenizers: TokenizerPair, max_length: int = 0, name: str = "the tokenized text"
-    ) -> Self:
-        """Encodes pairs, leaving out those longer than `max_length` tokens on either side (0 sets no limit)."""
-        parts: tuple[list[TokenRows], list[TokenRows]] = ([], [])
-        kept: list[int] = []
-        for begin in range(0, len(pairs), _ENCODE_CHUNK):
-            sources = tokenizers.source.encode(pairs.sources[begin : begin + _ENCODE_CHUNK])
-            targets = tokenizers.target.encode(pairs.targets[begin : begin + _ENCODE_CHUNK])
-            rows = [
-                i
-                for i, (source, target) in enumerate(zip(sources, targets, strict=True))
-                if not max_length or max(len(source), len(target)) <= max_length
-            ]
-            parts[0].append(TokenRows.from_lists(sources[i] for i in rows))
-            parts[1].append(TokenRows.from_lists(targets[i] for i in rows))
-            kept.extend(begin + i for i in rows)
-        if not kept:
-            what = f"all {len(pairs)} pairs are longer than {max_length} tokens" if len(pairs) else "there are no pairs"
-            raise DataError(name, what, "Raise train.max_tokens, or give other text")
-        source, target = (_joined(part) for part in parts)
-        return cls(source, target, np.asarray(kept), len(pairs) - len(kept))
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def plan(self, batch_tokens: int, seed: int, max_rows: int = 0, multiple: int = 1) -> BatchPlan:
-        """The order in which these rows are trained on."""
-        return BatchPlan(self.source.lengths, self.target.lengths, batch_tokens, seed, max_rows, multiple)
-
-
-def _joined(parts: list[TokenRows]) -> TokenRows:
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate([part.lengths for part in parts]))])
-    return TokenRows(np.concatenate([part.flat for part in parts]), offsets)
 
 
 class Batch(NamedTuple):
@@ -144,7 +66,10 @@ def collate(
 
 
 class BatchPlan:
-    """Which rows form which batch, in every epoch. Lengths are in tokens, without BOS and EOS."""
+    """Which rows form which batch, in every epoch. Lengths are in tokens, without BOS and EOS.
+
+    With weights, a row comes floor(weight) times in an epoch, and once more with the probability of the rest.
+    """
 
     def __init__(
         self,
@@ -154,6 +79,7 @@ class BatchPlan:
         seed: int,
         max_rows: int = 0,
         multiple: int = 1,
+        weights: np.ndarray | None = None,
     ):
         if batch_tokens < 1 or max_rows < 0:
             name, got = ("batch_tokens", batch_tokens) if batch_tokens < 1 else ("max_rows", max_rows)
@@ -166,13 +92,30 @@ class BatchPlan:
         widths = np.maximum(source, target) + 1  # each side gets one special token
         self._widths = -(-widths // multiple) * multiple
         self._order = _sort_key(source, target)
+        self._weights = weights
+
+    @classmethod
+    def of(
+        cls, store: TokenStore, batch_tokens: int, seed: int, max_rows: int = 0, multiple: int = 1, growth: float = 1.0
+    ) -> Self:
+        """The order in which the rows of a store are trained on, if each grows by a factor on the way."""
+        source, target = store.source.lengths, store.target.lengths
+        if growth != 1.0:
+            source, target = np.ceil(source * growth), np.ceil(target * growth)
+        return cls(source, target, batch_tokens, seed, max_rows, multiple, store.weights)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of an epoch, as arrays of row numbers. Every row stands in exactly one."""
+        """The batches of an epoch, as arrays of row numbers. Without weights, every row stands in exactly one."""
         # raw draws, since NumPy promises that these never change between its versions
         random = np.random.Philox(key=np.array([self.seed % (1 << 64), epoch], dtype=np.uint64))
-        ties = random.random_raw(len(self._order)) >> np.uint64(32)
-        rows = np.argsort(self._order | ties, kind="stable")
+        order, drawn = self._order, None
+        if self._weights is not None:
+            drawn = _draw(self._weights, random.random_raw(len(order)))
+            order = order[drawn]
+        ties = random.random_raw(len(order)) >> np.uint64(32)
+        rows = np.argsort(order | ties, kind="stable")
+        if drawn is not None:
+            rows = drawn[rows]
         widths = self._widths[rows]
         batches: list[np.ndarray] = []
         begin = 0
@@ -187,6 +130,15 @@ class BatchPlan:
             begin = end
         shuffled = np.argsort(random.random_raw(len(batches)), kind="stable")
         return [batches[i] for i in shuffled]
+
+
+def _draw(weights: np.ndarray, random: np.ndarray) -> np.ndarray:
+    """The rows of an epoch, each as often as its weight says."""
+    chance = (random >> np.uint64(11)) * 2.0**-53
+    times = np.floor(weights + chance).astype(np.int64)
+    if not times.any():  # weights so small that nothing was drawn
+        times[np.argmax(weights + chance)] = 1
+    return np.repeat(np.arange(len(weights)), times)
 
 
 def _sort_key(source: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -206,6 +158,14 @@ class Place(NamedTuple):
 
     epoch: int = 0
     position: int = 0
+
+
+class Change(Protocol):
+    """Changes the tokens of a batch on its way: a pure function of its rows, the text and the place."""
+
+    def __call__(
+        self, sources: list[list[int]], targets: list[list[int]], rows: list[int], place: Place
+    ) -> tuple[list[list[int]], list[list[int]]]: ...
 
 
 class Drawn(NamedTuple):
@@ -228,8 +188,9 @@ class BatchStream:
         workers: int = 0,
         multiple: int = 1,
         fill: int = 0,
+        change: Change | None = None,
     ):
-        self._store, self._plan, self._multiple, self._fill = store, plan, multiple, fill
+        self._store, self._plan, self._multiple, self._fill, self._change = store, plan, multiple, fill, change
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers > 0 else None
         self._ahead = workers * _LOOK_AHEAD
         self._queue: deque[tuple[Future[Batch], int, Place]] = deque()
@@ -247,18 +208,25 @@ class BatchStream:
         if self._closed:
             raise StopIteration
         if self._pool is None:
-            rows, epoch, after = next(self._places)
-            return Drawn(self._collate(rows), epoch, after)
+            rows, place, after = next(self._places)
+            return Drawn(self._collate(rows, place), place.epoch, after)
         while len(self._queue) <= self._ahead:
-            rows, epoch, after = next(self._places)
-            self._queue.append((self._pool.submit(self._collate, rows), epoch, after))
+            rows, place, after = next(self._places)
+            self._queue.append((self._pool.submit(self._collate, rows, place), place.epoch, after))
         batch, epoch, after = self._queue.popleft()
         return Drawn(batch.result(), epoch, after)
 
-    def _collate(self, rows: np.ndarray) -> Batch:
-        return collate(self._store.source, self._store.target, rows, self._multiple, self._fill)
+    def _collate(self, rows: np.ndarray, place: Place) -> Batch:
+        if self._change is None:
+            return collate(self._store.source, self._store.target, rows, self._multiple, self._fill)
+        sides = self._change(
+            [self._store.source[row] for row in rows], [self._store.target[row] for row in rows], rows.tolist(), place
+        )
+        source, target = (TokenRows.from_lists(side) for side in sides)
+        batch = collate(source, target, np.arange(len(rows)), self._multiple, self._fill)
+        return batch._replace(rows=rows.tolist())
 
-    def _walk(self, place: Place) -> Iterator[tuple[np.ndarray, int, Place]]:
+    def _walk(self, place: Place) -> Iterator[tuple[np.ndarray, Place, Place]]:
         """The rows of every batch from a place on. Where there are threads, one of them plans the next epoch."""
         batches = self._plan.epoch(place.epoch)
         if not 0 <= place.position <= len(batches):
@@ -269,14 +237,14 @@ class BatchStream:
             )
         return self._walk_on(place, batches)
 
-    def _walk_on(self, place: Place, batches: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int, Place]]:
+    def _walk_on(self, place: Place, batches: list[np.ndarray]) -> Iterator[tuple[np.ndarray, Place, Place]]:
         epoch, position = place
         while True:
             following = self._pool.submit(self._plan.epoch, epoch + 1) if self._pool else None
             while position < len(batches):
-                rows = batches[position]
+                rows, place = batches[position], Place(epoch, position)
                 position += 1
-                yield rows, epoch, Place(epoch, position) if position < len(batches) else Place(epoch + 1, 0)
+                yield rows, place, Place(epoch, position) if position < len(batches) else Place(epoch + 1, 0)
             epoch, position = epoch + 1, 0
             batches = following.result() if following else self._plan.epoch(epoch)
 

@@ -1,277 +1,403 @@
-"""Reads parallel text (plain or TSV, gzip or xz of each) and divides it into train, valid and test."""
+"""The text of a run: read from files of every format, filtered, and divided into train, valid and test.
+
+A small text is held in memory. A larger one is surveyed once, and what was found is kept (see prepared.py), so that
+neither memory nor the next run has to bear it again.
+"""
 
 from __future__ import annotations
 
-import codecs
-import gzip
+import dataclasses
 import hashlib
-import io
-import lzma
-import zlib
-from collections.abc import Callable, Sequence
+import itertools
+import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from regard.core.errors import ConfigError, DataError
-from regard.data.bundle import PREFIX, bundled_path
-from regard.data.split import Pairs, SplitBy, hold_out
+from regard.data.addresses import is_path
+from regard.data.prepared import Shelf, read_plain, write_plain
+from regard.data.reading import PairReader, open_pairs, read_lines
+from regard.data.split import Division, Pairs, PairStream, SplitBy, divide, gathered
+from regard.data.survey import FileStream, FilterConfig, Survey, Text, sample_mask, survey
 
-MAX_TEXT_BYTES = 8 << 30
-_CHUNK = 1 << 20
-_OPENERS: dict[str, Callable[[Path], io.BufferedIOBase]] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+IN_MEMORY = 64 << 20  # bytes of text
+PACKED = (".gz", ".xz", ".zst", ".parquet")  # about a quarter of what they hold
+_TAG = re.compile(r"<[^\s<>]{1,60}>")  # no piece of text looks like this: punctuation is always a piece of its own
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class CorpusConfig(FilterConfig):
+    """One of several texts that are trained on together: a table [[data.corpora]] of a recipe."""
+
+    src: str = ""
+    tgt: str = ""
+    pairs: str = ""  # instead of src and tgt: one file that holds both sides
+    format: str = "auto"
+    columns: tuple[str | int, ...] = ()
+    weight: float = 1.0  # how often its pairs come in an epoch: 2 is twice, 0.5 a new half every time
+    tag: str = ""  # a token put before its source sentences, which `regard translate --tag` takes too
+    max_pairs: int = 0  # a seeded sample of its pairs; 0 takes all
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(FilterConfig):
     """Where the text is and how it is divided. Held-out parts come from files, or else from the training text."""
 
     folder: str = ""  # relative paths start here
     src: str = ""
     tgt: str = ""
-    tsv: str = ""  # instead of src and tgt; `bundled:NAME` names a corpus of the package
-    tsv_columns: tuple[int, ...] = (0, 1)  # source column, target column
+    pairs: str = ""  # instead of src and tgt: one file that holds both sides; `bundled:NAME` is one of the package's
+    format: str = "auto"  # by the file's ending, or: text, tsv, csv, jsonl, tmx, parquet, datasets
+    columns: tuple[str | int, ...] = ()  # source and target: names, or numbers from 0 (TMX: languages)
+    corpora: tuple[CorpusConfig, ...] = ()  # instead of one text: several, each with its weight, tag and filters
     valid_src: str = ""
     valid_tgt: str = ""
-    valid_tsv: str = ""
+    valid_pairs: str = ""
     test_src: str = ""
     test_tgt: str = ""
-    test_tsv: str = ""
+    test_pairs: str = ""
     valid_size: int = 0  # pairs to hold out where no files are given; 0 chooses from the corpus size, -1 holds out none
     test_size: int = 0  # likewise
     split_by: SplitBy = "source"
     split_seed: int = 1
-    min_words: int = 0  # of either side, in every part; 0 sets no limit
-    max_words: int = 0
     max_pairs: int = 0  # a seeded sample of the training part; 0 takes all
-    source_language: str = ""  # for display
+    tag: str = ""  # a token put before the source sentences of src, valid and test files
+    source_language: str = ""  # for display and for the checks
     target_language: str = ""
+    check: bool = True  # look for damage before training, and refuse it
+    allow: tuple[str, ...] = ()  # findings of the check that do not refuse
+    store: str = ""  # a folder to keep the prepared text in, or "memory"; "": the cache folder, for large texts only
 
     def __post_init__(self) -> None:
         for name in ("valid_size", "test_size"):
             if getattr(self, name) < -1:
                 raise ConfigError(f"setting data.{name}", f"it is {getattr(self, name)}", "Use -1, 0 or more")
-        for name in ("min_words", "max_words", "max_pairs"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"setting data.{name}", f"it is negative ({getattr(self, name)})", "Use 0 or more")
-        if 0 < self.max_words < self.min_words:
+        if self.max_pairs < 0:
+            raise ConfigError("setting data.max_pairs", f"it is negative ({self.max_pairs})", "Use 0 or more")
+        self.check_limits("data")
+        _check_source(self, "data")
+        for i, corpus in enumerate(self.corpora):
+            where = f"data.corpora[{i}]"
+            corpus.check_limits(where)
+            _check_source(corpus, where)
+            if not 0 < corpus.weight <= 1000:
+                raise ConfigError(f"setting {where}.weight", f"it is {corpus.weight}", "Use more than 0, at most 1000")
+            if corpus.max_pairs < 0:
+                raise ConfigError(f"setting {where}.max_pairs", f"it is negative ({corpus.max_pairs})", "Use 0 or more")
+        if self.corpora and (self.src or self.tgt or self.pairs):
             raise ConfigError(
-                "setting data.max_words",
-                f"it is below data.min_words ({self.max_words} < {self.min_words})",
-                "Raise it, or set it to 0 for no limit",
+                "setting data.corpora", "other training files are given beside it", "Put them into data.corpora too"
             )
-        if len(self.tsv_columns) != 2 or min(self.tsv_columns) < 0:
-            raise ConfigError(
-                "setting data.tsv_columns",
-                f"two column numbers from 0 are expected, got {list(self.tsv_columns)}",
-                "Write for example data.tsv_columns=[0,1]",
-            )
+
+
+def _check_source(config: CorpusConfig | DataConfig, where: str) -> None:
+    if config.columns and len(config.columns) != 2:
+        raise ConfigError(
+            f"setting {where}.columns",
+            f"two columns are expected, got {list(config.columns)}",
+            f'Write for example {where}.columns=["en","de"]',
+        )
+    if config.tag and not _TAG.fullmatch(config.tag):
+        raise ConfigError(f"setting {where}.tag", f"{config.tag!r} is not a word in <>", "Use one such as <news>")
+
+
+class Weighted(NamedTuple):
+    """So many training pairs, one after the other, come so often in an epoch."""
+
+    pairs: int
+    weight: float
 
 
 @dataclass
 class Corpus:
     """The three parts of a corpus, with what identifies them."""
 
-    train: Pairs
+    train: PairStream
     valid: Pairs
     test: Pairs
-    fingerprint: str  # SHA-256 of the three parts as they are used
+    fingerprint: str  # SHA-256 of the text as it is used, and of how it is divided
     files: dict[str, str] = field(default_factory=dict)  # setting -> path
     dropped: int = 0  # pairs with an empty side
-    filtered: int = 0  # pairs outside min_words and max_words
+    filtered: dict[str, int] = field(default_factory=dict)  # pairs left out, by the filter's name
+    weights: tuple[Weighted, ...] = ()  # of the training pairs, in their order; empty: all alike
+    tags: tuple[str, ...] = ()  # of the training pairs
+    set_apart: int = 0  # pairs neither trained on nor held out, since they would leak
+    shelf: Shelf | None = None  # where what is made of a large text is kept
+
+    def pair_weights(self) -> np.ndarray | None:
+        """The weight of each training pair, or None where all are 1."""
+        if all(part.weight == 1 for part in self.weights):
+            return None
+        return np.repeat([part.weight for part in self.weights], [part.pairs for part in self.weights])
 
 
 def load_corpus(config: DataConfig) -> Corpus:
     """Reads, filters and divides a corpus. The same text and settings always give the same parts."""
     files: dict[str, str] = {}
-    train = _read_part(config, "", files)
-    if train is None:
-        raise DataError("data", "no training text is given", "Set data.src and data.tgt, or data.tsv")
-    valid, test = _read_part(config, "valid_", files), _read_part(config, "test_", files)
-    dropped = filtered = 0
-    parts: list[Pairs | None] = []
-    for name, part in (("training", train), ("validation", valid), ("test", test)):
-        if part is None:
-            parts.append(None)
-            continue
-        whole = _without_empty(part)
-        fitting = _within_words(whole, config.min_words, config.max_words)
-        dropped += len(part) - len(whole)
-        filtered += len(whole) - len(fitting)
-        if not len(fitting):
-            raise DataError(
-                f"the {name} text",
-                f"none of its {len(part)} pairs is left ({len(part) - len(whole)} have an empty side, "
-                f"{len(whole) - len(fitting)} are outside data.min_words and data.max_words)",
-                "Check the files and these settings",
-            )
-        parts.append(fitting)
-    train, valid, test = parts
-    assert train is not None
-    valid_size = 0 if valid is not None else max(0, config.valid_size) if config.valid_size else None
-    test_size = config.test_size or (-1 if valid is not None else 0)
-    test_size = 0 if test is not None or test_size < 0 else test_size or None
-    train, held_valid, held_test = hold_out(train, valid_size, test_size, config.split_seed, config.split_by)
-    valid = held_valid if valid is None else valid
-    test = held_test if test is None else test
-    train = _sample(train, config.max_pairs, config.split_seed)
-    fingerprint = _fingerprint(train, valid, test)
-    return Corpus(train, valid, test, fingerprint, files, dropped, filtered)
+    sources = texts_of(config, files)
+    if is_small(config.store, [text.reader for text in sources["train"]]):
+        return _divided(config, sources, files)
+    shelf = Shelf.for_text(config.store, _key(config, sources))
+    made = shelf.made("text", "", lambda folder: _survey_into(folder, config, sources))
+    return _from_shelf(made, config, sources["train"], files, shelf)
 
 
-def read_pairs(src: str | Path, tgt: str | Path) -> Pairs:
-    """Reads two files whose lines belong together."""
-    sources, targets = read_lines(src), read_lines(tgt)
-    if len(sources) != len(targets):
+def texts_of(config: DataConfig, files: dict[str, str] | None = None) -> dict[str, list[Text]]:
+    """The texts that a configuration names: `train` and, where given, `valid` and `test`."""
+    files = {} if files is None else files
+    limits = _limits(config)
+    found = {}
+    for part in ("train", "valid", "test"):
+        prefix = "" if part == "train" else f"{part}_"
+        given = {name: getattr(config, f"{prefix}{name}") for name in ("src", "tgt", "pairs")}
+        reader = _open(config, given, f"data.{prefix}", files, prefix, config.format, config.columns)
+        if reader is not None:
+            found[part] = [Text(reader, limits, config.tag, columns=config.columns)]
+    for i, one in enumerate(config.corpora):
+        given = {name: getattr(one, name) for name in ("src", "tgt", "pairs")}
+        where = f"corpora[{i}]."
+        reader = _open(config, given, f"data.{where}", files, where, one.format, one.columns)
+        if reader is None:
+            raise DataError(f"data.corpora[{i}]", "it names no files", "Set its src and tgt, or its pairs")
+        text = Text(reader, _limits(one), one.tag, one.weight, one.max_pairs, one.columns)
+        found.setdefault("train", []).append(text)
+    if "train" not in found:
         raise DataError(
-            f"{src} and {tgt}",
-            f"the files are not aligned, the first has {len(sources)} lines and the second {len(targets)}",
-            "Give files in which line n of one is the translation of line n of the other",
+            "data", "no training text is given", "Set data.src and data.tgt, or data.pairs, or data.corpora"
         )
-    return Pairs(sources, targets)
+    return found
 
 
-def read_tsv(path: str | Path, columns: Sequence[int] = (0, 1)) -> Pairs:
-    """Reads the source and the target column of a tab-separated file, without any quoting rules."""
-    source, target = columns
-    needed = max(source, target) + 1
-    pairs = Pairs()
-    for number, line in enumerate(read_lines(path), 1):
-        cells = line.split("\t")
-        if len(cells) < needed:
-            raise DataError(
-                f"{path}, line {number}",
-                f"{needed} tab-separated columns are expected, got {len(cells)}",
-                "Mend that line, or choose other columns with data.tsv_columns",
-            )
-        pairs.sources.append(cells[source])
-        pairs.targets.append(cells[target])
-    return pairs
+def _limits(config: CorpusConfig | DataConfig) -> FilterConfig:
+    return FilterConfig(**{f.name: getattr(config, f.name) for f in dataclasses.fields(FilterConfig)})
 
 
-def read_lines(path: str | Path) -> list[str]:
-    r"""Reads the lines of a UTF-8 file, decompressing .gz and .xz.
-
-    Only \n (or \r\n) ends a line: other Unicode line separators are text, or two aligned files would drift apart.
-    """
-    data = _read_bytes(path)
-    begin = len(codecs.BOM_UTF8) if data.startswith(codecs.BOM_UTF8) else 0
-    try:
-        text = data[begin:].decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = begin + error.start
-        line = data.count(b"\n", 0, place) + 1
+def _open(
+    config: DataConfig,
+    given: dict[str, str],
+    where: str,
+    files: dict[str, str],
+    prefix: str,
+    format: str,
+    columns: Sequence[str | int],
+) -> PairReader | None:
+    """The reader of one text, or None where no file is given."""
+    src, tgt, pairs = given["src"], given["tgt"], given["pairs"]
+    if pairs and (src or tgt):
         raise DataError(
-            f"{path}, line {line}", f"the text is not UTF-8 (byte 0x{data[place]:02x} at offset {place})", _advice(data)
-        ) from None
-    lines = text.split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    return [line.removesuffix("\r") for line in lines]
-
-
-def _read_bytes(path: str | Path) -> bytes:
-    place = _place(path)
-    content = bytearray()
-    try:
-        if place.is_dir():
-            raise DataError(path, "it is a directory, not a text file", "Name a file in it")
-        if not place.stat().st_size and place.is_file():
-            raise DataError(path, "the file is empty", "Give a file with one sentence on each line")
-        with _OPENERS.get(place.suffix.lower(), lambda plain: open(plain, "rb"))(place) as file:
-            while chunk := file.read(_CHUNK):
-                content += chunk
-                if len(content) > MAX_TEXT_BYTES:
-                    raise DataError(
-                        path, f"it holds more than {MAX_TEXT_BYTES >> 20} MiB of text", "Divide it into smaller files"
-                    )
-    except FileNotFoundError:
-        raise DataError(path, "there is no such file", "Check the path and data.folder") from None
-    except PermissionError:
-        raise DataError(path, "reading the file is not permitted", "Change its permissions, or copy it") from None
-    except EOFError:
-        raise DataError(path, "the archive is truncated", "Download or compress the file again") from None
-    except (gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
-        raise DataError(path, f"the archive is corrupt ({error})", "Download or compress the file again") from None
-    except (OSError, ValueError) as error:  # ValueError: a path with a null character
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(path, f"the file cannot be read ({reason})", "Check the path") from None
-    if not content:
-        raise DataError(path, "the archive holds an empty file", "Give a file with one sentence on each line")
-    return bytes(content)
-
-
-def _place(path: str | Path) -> Path:
-    return bundled_path(str(path)) if str(path).startswith(PREFIX) else Path(path)
-
-
-def _advice(data: bytes) -> str:
-    """What to do with bytes that are not UTF-8."""
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "It looks like UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8"
-    for magic, suffix in ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\0", ".xz")):
-        if data.startswith(magic):
-            return f"It looks compressed: give its name the ending {suffix}"
-    return "Convert it, for example with iconv -f ISO-8859-1 -t UTF-8"
-
-
-def _read_part(config: DataConfig, part: str, files: dict[str, str]) -> Pairs | None:
-    """The pairs of one part (its settings start with `part`), or None where no file is given."""
-    src, tgt, tsv = (getattr(config, f"{part}{name}") for name in ("src", "tgt", "tsv"))
-    if tsv and (src or tgt):
-        raise DataError(
-            f"data.{part}tsv", "both a TSV file and plain files are given", f"Keep data.{part}tsv or data.{part}src/tgt"
+            f"{where}pairs",
+            "both a file of pairs and files of one side are given",
+            f"Keep {where}pairs or {where}src/tgt",
         )
     if bool(src) != bool(tgt):
-        given, missing = ("src", "tgt") if src else ("tgt", "src")
-        raise DataError(
-            f"data.{part}{given}", f"it is given without data.{part}{missing}", "Give both files, or a TSV file"
-        )
-    if tsv:
-        files[f"{part}tsv"] = _in_folder(config, tsv)
-        return read_tsv(files[f"{part}tsv"], config.tsv_columns)
+        one, missing = ("src", "tgt") if src else ("tgt", "src")
+        raise DataError(f"{where}{one}", f"it is given without {where}{missing}", "Give both files, or a file of pairs")
+    names = ("pairs",) if pairs else ("src", "tgt") if src else ()
+    for name in names:
+        files[f"{prefix}{name}"] = _in_folder(config, given[name])
+    if not names:
+        return None
     if src:
-        files[f"{part}src"], files[f"{part}tgt"] = _in_folder(config, src), _in_folder(config, tgt)
-        return read_pairs(files[f"{part}src"], files[f"{part}tgt"])
-    return None
+        format, columns = "text", ()
+    return open_pairs([files[f"{prefix}{name}"] for name in names], format, columns)
 
 
 def _in_folder(config: DataConfig, name: str) -> str:
-    if name.startswith(PREFIX):
+    if not is_path(name):
         return name
     return str(Path(config.folder).expanduser() / Path(name).expanduser())
 
 
-def _without_empty(pairs: Pairs) -> Pairs:
-    sides = zip(pairs.sources, pairs.targets, strict=True)
-    return pairs.take([i for i, (source, target) in enumerate(sides) if source.strip() and target.strip()])
+def is_small(store: str, readers: Sequence[PairReader]) -> bool:
+    """Whether a text is held in memory, given where the user wants it to be kept."""
+    if store:
+        return store == "memory"
+    sizes = [r.size_on_disk() * (4 if any(n.lower().endswith(PACKED) for n in r.names) else 1) for r in readers]
+    return sum(sizes) <= IN_MEMORY
 
 
-def _within_words(pairs: Pairs, least: int, most: int) -> Pairs:
-    if not least and not most:
-        return pairs
+def _key(config: DataConfig, texts: dict[str, list[Text]]) -> str:
+    """What a survey depends on: the files' content, and every setting that chooses among their pairs."""
+    settings = {
+        f.name: getattr(config, f.name)
+        for f in dataclasses.fields(config)
+        if f.name not in ("folder", "source_language", "target_language", "check", "allow", "store", "corpora")
+        and not f.name.endswith(("src", "tgt", "pairs"))  # paths; max_pairs is added below
+    }
+    settings["max_pairs"] = config.max_pairs
+    parts = {
+        name: [
+            [t.reader.content_hash(), type(t.reader).__name__, t.columns, dataclasses.asdict(t.filters), t.tag, t.most]
+            for t in several
+        ]
+        for name, several in texts.items()
+    }
+    plain = json.dumps([settings, parts], sort_keys=True)
+    return hashlib.sha256(plain.encode()).hexdigest()
 
-    def fits(text: str) -> bool:
-        words = len(text.split())
-        return words >= least and (not most or words <= most)
 
-    return pairs.take([i for i in range(len(pairs)) if fits(pairs.sources[i]) and fits(pairs.targets[i])])
+def _divided(config: DataConfig, texts: dict[str, list[Text]], files: dict[str, str]) -> Corpus:
+    found, held, division = _survey(config, texts, keep=True)
+    pairs = found.pairs
+    assert pairs is not None
+    train = np.flatnonzero(division.train)
+    parts = {
+        "valid": held.get("valid", pairs.take(division.valid.tolist())),
+        "test": held.get("test", pairs.take(division.test.tolist())),
+    }
+    return Corpus(
+        train=pairs if len(train) == len(pairs) else pairs.take(train.tolist()),
+        valid=parts["valid"],
+        test=parts["test"],
+        fingerprint=_fingerprint(config, found, held),
+        files=files,
+        dropped=found.dropped,
+        filtered=dict(found.filtered),
+        weights=_weights(texts["train"], found, division),
+        tags=tuple(dict.fromkeys(text.tag for text in texts["train"] if text.tag)),
+        set_apart=_set_apart(config, found, division),
+    )
 
 
-def _sample(pairs: Pairs, size: int, seed: int) -> Pairs:
-    """A seeded sample, in the order of the corpus."""
-    if not size or size >= len(pairs):
-        return pairs
-    keys = np.random.Philox(key=seed % (1 << 64)).random_raw(len(pairs))
-    return pairs.take(sorted(np.argsort(keys, kind="stable")[:size].tolist()))
+def _survey(
+    config: DataConfig, texts: dict[str, list[Text]], *, keep: bool
+) -> tuple[Survey, dict[str, Pairs], Division]:
+    """The survey of the training text, the held-out parts that come from files, and how the former is divided."""
+    held: dict[str, Pairs] = {}
+    dropped, filtered = 0, {}
+    for name in ("valid", "test"):
+        if name in texts:
+            part = survey(texts[name], keep=True, draw=False, by="source", seed=0)
+            assert part.pairs is not None
+            _refuse_nothing(part, "validation" if name == "valid" else name)
+            held[name] = part.pairs
+            dropped += part.dropped
+            filtered = {**filtered, **part.filtered}
+    valid_size = 0 if "valid" in held else max(0, config.valid_size) if config.valid_size else None
+    test_size = config.test_size or (-1 if "valid" in held else 0)
+    test_size = 0 if "test" in held or test_size < 0 else test_size or None
+    draw = valid_size != 0 or test_size != 0
+    found = survey(texts["train"], keep=keep, draw=draw, by=config.split_by, seed=config.split_seed)
+    _refuse_nothing(found, "training")
+    count = sum(found.counts)
+    if draw:
+        division = divide(found.sources, found.targets, valid_size, test_size)
+    else:
+        none = np.zeros(0, dtype=np.int64)
+        division = Division(np.ones(count, dtype=bool), none, none)
+    if config.max_pairs:
+        places = np.flatnonzero(division.train)
+        division.train[places[~sample_mask(len(places), config.max_pairs, config.split_seed)]] = False
+    found.dropped += dropped
+    found.filtered.update(filtered)
+    return found, held, division
 
 
-def _fingerprint(*parts: Pairs) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(f"{len(part)} pairs\n".encode())
+def _refuse_nothing(found: Survey, name: str) -> None:
+    if sum(found.counts):
+        return
+    every = sum(map(len, found.masks))
+    others = ", ".join(f"{count} by {reason}" for reason, count in found.filtered.items())
+    raise DataError(
+        f"the {name} text",
+        f"none of its {every} pairs is left ({found.dropped} have an empty side{', ' + others if others else ''})",
+        "Check the files and the filters: data.min_words, data.max_words, data.max_ratio, data.filters",
+    )
+
+
+def _set_apart(config: DataConfig, found: Survey, division: Division) -> int:
+    held = len(division.valid) + len(division.test)
+    return 0 if config.max_pairs else sum(found.counts) - int(division.train.sum()) - held
+
+
+def _weights(texts: Sequence[Text], found: Survey, division: Division) -> tuple[Weighted, ...]:
+    borders = np.cumsum([0, *found.counts])
+    spans = itertools.pairwise(borders)
+    return tuple(
+        Weighted(int(division.train[begin:end].sum()), text.weight)
+        for text, (begin, end) in zip(texts, spans, strict=True)
+    )
+
+
+def _fingerprint(config: DataConfig, found: Survey, held: dict[str, Pairs]) -> str:
+    digest = hashlib.sha256(found.fingerprint.encode())
+    for name, part in sorted(held.items()):
+        digest.update(f"\n{name} {len(part)}\n".encode())
         for lines in (part.sources, part.targets):
-            for line in lines:  # no line holds a line break, so the parts cannot run into each other
-                digest.update(f"{line}\n".encode())
+            digest.update(("\n".join(lines) + "\n").encode(errors="surrogatepass"))
+    sizes = [config.valid_size if "valid" not in held else 0, config.test_size if "test" not in held else 0]
+    digest.update(json.dumps([sizes, config.split_by, config.split_seed, config.max_pairs]).encode())
     return digest.hexdigest()
+
+
+def _survey_into(folder: Path, config: DataConfig, texts: dict[str, list[Text]]) -> None:
+    """Writes what a survey found, so that the next run need not look again."""
+    found, held, division = _survey(config, texts, keep=False)
+    borders = np.cumsum([0, *found.counts])
+    chosen = {"train": division.train}
+    for name, places in (("valid", division.valid), ("test", division.test)):
+        chosen[name] = np.zeros(len(division.train), dtype=bool)
+        chosen[name][places] = True
+    masks = {}
+    for name, mask in chosen.items():
+        masks[name] = []
+        for i, kept in enumerate(found.masks):
+            whole = np.zeros(len(kept), dtype=bool)
+            whole[kept] = mask[borders[i] : borders[i + 1]]
+            masks[name].append(whole)
+    for i, mask in enumerate(masks["train"]):
+        np.save(folder / f"train-{i}.npy", np.packbits(mask), allow_pickle=False)
+    for name in ("valid", "test"):
+        part = held[name] if name in held else gathered(FileStream(texts["train"], masks[name]).chunks())
+        write_plain(folder / f"{name}.json", [part.sources, part.targets, part.tags])
+    write_plain(
+        folder / "corpus.json",
+        {
+            "fingerprint": _fingerprint(config, found, held),
+            "lines": [len(mask) for mask in found.masks],
+            "dropped": found.dropped,
+            "filtered": dict(found.filtered),
+            "weights": [list(part) for part in _weights(texts["train"], found, division)],
+            "set_apart": _set_apart(config, found, division),
+        },
+    )
+
+
+def _from_shelf(folder: Path, config: DataConfig, texts: list[Text], files: dict[str, str], shelf: Shelf) -> Corpus:
+    known = read_plain(folder / "corpus.json")
+    masks = []
+    for i, lines in enumerate(known["lines"]):
+        bits = np.load(folder / f"train-{i}.npy", allow_pickle=False)
+        masks.append(np.unpackbits(bits, count=lines).astype(bool))
+    held = {name: Pairs(*read_plain(folder / f"{name}.json")) for name in ("valid", "test")}
+    return Corpus(
+        train=FileStream(texts, masks),
+        valid=held["valid"],
+        test=held["test"],
+        fingerprint=known["fingerprint"],
+        files=files,
+        dropped=known["dropped"],
+        filtered=known["filtered"],
+        weights=tuple(Weighted(*part) for part in known["weights"]),
+        tags=tuple(dict.fromkeys(text.tag for text in texts if text.tag)),
+        set_apart=known["set_apart"],
+        shelf=shelf,
+    )
+
+
+def read_pairs(src: str | Path, tgt: str | Path) -> Pairs:
+    """Reads two files whose lines belong together."""
+    return gathered(open_pairs([src, tgt], "text").chunks())
+
+
+def read_tsv(path: str | Path, columns: Sequence[int] = (0, 1)) -> Pairs:
+    """Reads the source and the target column of a tab-separated file, without any quoting rules."""
+    return gathered(open_pairs([path], "tsv", [str(c) for c in columns]).chunks())
+
+
+__all__ = ["Corpus", "CorpusConfig", "DataConfig", "load_corpus", "read_lines", "read_pairs", "read_tsv", "texts_of"]

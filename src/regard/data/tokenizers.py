@@ -8,9 +8,11 @@ Text that looks like a special token ("</s>") is text.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -21,12 +23,15 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from regard.core.errors import ConfigError, TokenizerError
 from regard.core.files import write_bytes
 from regard.core.types import SPECIALS, UNK
+from regard.data.split import Pairs, PairStream
 from regard.data.unigram import train_unigram
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 MAX_JSON_CHARACTERS = 64 << 20
 PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
 SPACE = "▁"
+MOST_WORDS = 300_000  # whose tokens are remembered
+_ODD_SPACE = re.compile("[\x1c-\x1f]")  # space to Python's split, text to the tokenizer
 _RETRAIN = "Restore the file from a copy, or train again"
 
 
@@ -41,12 +46,15 @@ class TokenizerConfig:
     normalize: Literal["nfc", "nfkc", "none"] = "nfc"  # bytes are never normalised
     min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
     split_digits: bool = True
+    lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
 
     def __post_init__(self) -> None:
         if self.size <= 2 * len(SPECIALS):
             raise ConfigError("setting tokenizer.size", f"{self.size} tokens are too few", "Use at least 100")
         if self.min_count < 1:
             raise ConfigError("setting tokenizer.min_count", f"it is {self.min_count}", "Use 1 or more")
+        if self.lines < 0:
+            raise ConfigError("setting tokenizer.lines", f"it is {self.lines}", "Use 0 or more")
 
 
 class Tokenizer:
@@ -58,21 +66,31 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self.size: int = inner.get_vocab_size()
+        # Tags say what kind of text a sentence is. They are special tokens: no text is ever read as one.
+        known = inner.get_added_tokens_decoder()
+        self.tags: dict[str, int] = {
+            token.content: i for i, token in sorted(known.items()) if i > UNK and token.special
+        }
+        self._unwritten = {*range(UNK + 1), *self.tags.values()}
+        self._word_by_word = _cuts_at_spaces(inner)
+        self._words: dict[str, list[int]] = {}  # the tokens of words met in long texts
         self.fingerprint: str = hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig) -> Self:
-        """Makes a tokenizer from text. The same text and settings give the same JSON, byte for byte."""
-        texts = texts if isinstance(texts, Sequence) else list(texts)
+    def train(cls, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
+        """Makes a tokenizer from text. The same text and settings give the same JSON, byte for byte.
+
+        The text is gone through twice: give a list, or what can be gone through again.
+        """
         inner = _untrained(config)
         words = _count_words(texts, inner) if config.kind != "byte" else Counter()
         if not words and config.kind != "byte":
             raise TokenizerError("tokenizer", "there is no text to train it on", "Give a corpus that is not empty")
         if config.kind == "bpe":
-            _train_bpe(inner, texts, words, config)
+            _train_bpe(inner, texts, words, config, tags)
         else:
-            inner.model = _model(words, config)
-        inner.add_special_tokens(list(SPECIALS))
+            inner.model = _model(words, config, tags)
+        inner.add_special_tokens([*SPECIALS, *tags])
         # The trained tokenizer is the one that its JSON gives, so that training and loading cannot differ.
         return cls.from_json(inner.to_str(), "the trained tokenizer")
 
@@ -101,6 +119,21 @@ class Tokenizer:
     def to_json(self) -> str:
         return self._text
 
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """What `encode` gives, for long texts: several times faster, since no word is cut twice.
+
+        Where tokens never cross a space, a line's tokens are those of its words.
+        """
+        if not self._word_by_word or any(map(_ODD_SPACE.search, texts)):
+            return self.encode(texts)
+        known = self._words
+        if len(known) > MOST_WORDS:
+            known.clear()
+        lines = [text.split() for text in texts]
+        new = list({word for line in lines for word in line}.difference(known))
+        known.update(zip(new, self.encode(new), strict=True))
+        return [[i for word in line for i in known[word]] for line in lines]
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text."""
         try:
@@ -114,9 +147,19 @@ class Tokenizer:
                     raise TokenizerError(f"text {shown!r}", "it is not valid Unicode", "Give it as UTF-8") from None
             raise
 
+    def tag(self, name: str) -> int:
+        """The id of a tag."""
+        if name not in self.tags:
+            known = f"it knows {', '.join(self.tags)}" if self.tags else "it knows none"
+            raise TokenizerError(
+                f"tag {name!r}", f"the model was not trained with this tag, {known}", "Use another tag, or none"
+            )
+        return self.tags[name]
+
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """The text of each row of ids; special tokens are left out."""
-        return self._inner.decode_batch([[i for i in row if i > UNK] for row in ids], skip_special_tokens=False)
+        rows = [[i for i in row if i not in self._unwritten] for row in ids]
+        return self._inner.decode_batch(rows, skip_special_tokens=False)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """The token strings, for display; an id outside the vocabulary shows as unknown."""
@@ -133,10 +176,18 @@ class TokenizerPair:
 
     @classmethod
     def train(cls, sources: Sequence[str], targets: Sequence[str], config: TokenizerConfig) -> Self:
+        """Tokenizers for the two sides of a text."""
+        return cls.train_on(Pairs(list(sources), list(targets)), config)
+
+    @classmethod
+    def train_on(cls, text: PairStream, config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
+        """Tokenizers for the two sides of a text, in memory or not. Tags stand before source sentences only."""
+        part = text.spaced(config.lines) if config.lines else text
         if config.joint:
-            both = Tokenizer.train([*sources, *targets], config)
+            both = Tokenizer.train(_Lines(part, ("sources", "targets")), config, tags)
             return cls(both, both, True)
-        return cls(Tokenizer.train(sources, config), Tokenizer.train(targets, config), False)
+        source = Tokenizer.train(_Lines(part, ("sources",)), config, tags)
+        return cls(source, Tokenizer.train(_Lines(part, ("targets",)), config), False)
 
     def save(self, folder: Path) -> None:
         """Writes `tokenizer.json`, or one file for each side where they differ."""
@@ -157,6 +208,34 @@ class TokenizerPair:
         if not (folder / "tokenizer.src.json").exists():
             raise TokenizerError(folder, "it holds no tokenizer", "Check that the folder is a whole run")
         return cls(_read(folder / "tokenizer.src.json"), _read(folder / "tokenizer.tgt.json"), False)
+
+
+class _Lines:
+    """The lines of one side or of both, one side after the other in each chunk."""
+
+    def __init__(self, text: PairStream, sides: Sequence[str]):
+        self._text, self._sides = text, sides
+
+    def __iter__(self) -> Iterator[str]:
+        for chunk in self._text.chunks():
+            for side in self._sides:
+                yield from getattr(chunk, side)
+
+
+def _cuts_at_spaces(inner: hf.Tokenizer) -> bool:
+    """Whether a text's tokens are those of its words, one after the other: regard's own subwords and words."""
+    value = json.loads(inner.to_str())
+    cuts, model = value.get("pre_tokenizer") or {}, value.get("model") or {}
+    first = (cuts.get("pretokenizers") or [{}])[0]
+    known = {"NFC", "NFKC", "Replace", "Strip", "Lowercase"}
+    steps = (value.get("normalizer") or {}).get("normalizers") or [{}]
+    return (
+        {name: first.get(name) for name in ("type", "prepend_scheme", "split")}
+        == {"type": "Metaspace", "prepend_scheme": "always", "split": True}
+        and {step.get("type") for step in steps} <= known
+        and not value.get("post_processor")
+        and model.get("dropout") is None
+    )
 
 
 def _read(path: Path) -> Tokenizer:
@@ -225,36 +304,39 @@ def _alphabet(words: Mapping[str, int], most: int) -> list[str]:
     return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:most])
 
 
-def _train_bpe(inner: hf.Tokenizer, texts: Sequence[str], words: Mapping[str, int], config: TokenizerConfig) -> None:
+def _train_bpe(
+    inner: hf.Tokenizer, texts: Iterable[str], words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]
+) -> None:
     # The trainer's own choice of an alphabet breaks ties by the order of a hash table: give it a fixed one.
-    alphabet = _alphabet(words, config.size - len(SPECIALS))
+    alphabet = _alphabet(words, config.size - len(SPECIALS) - len(tags))
     trainer = trainers.BpeTrainer(
         vocab_size=config.size,
         min_frequency=config.min_count,
-        special_tokens=list(SPECIALS),
+        special_tokens=[*SPECIALS, *tags],
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,
     )
-    inner.train_from_iterator(texts, trainer, length=len(texts))
+    inner.train_from_iterator(texts, trainer)
 
 
-def _model(words: Mapping[str, int], config: TokenizerConfig) -> models.Model:
+def _model(words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]) -> models.Model:
     """The model of every kind but BPE."""
     unknown = SPECIALS[UNK]
+    specials = [*SPECIALS, *tags]
     if config.kind == "unigram":
-        pieces = train_unigram(words, config.size - len(SPECIALS))
-        return models.Unigram([*((special, 0.0) for special in SPECIALS), *pieces], unk_id=UNK, byte_fallback=False)
+        pieces = train_unigram(words, config.size - len(specials))
+        return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
     if config.kind == "word":
         frequent = [word for word, count in words.items() if count >= config.min_count]
         frequent.sort(key=lambda word: (-words[word], word))
-        return models.WordLevel(_numbered(frequent[: config.size - len(SPECIALS)]), unk_token=unknown)
+        return models.WordLevel(_numbered([*specials, *frequent[: config.size - len(specials)]]), unk_token=unknown)
     units = _byte_names() if config.kind == "byte" else sorted({SPACE, *_alphabet(words, 1 << 24)})
-    return models.BPE(_numbered(units), [], unk_token=unknown)
+    return models.BPE(_numbered([*specials, *units]), [], unk_token=unknown)
 
 
 def _numbered(tokens: Sequence[str]) -> dict[str, int]:
-    return {token: i for i, token in enumerate([*SPECIALS, *tokens])}
+    return {token: i for i, token in enumerate(tokens)}
 
 
 def _byte_names() -> list[str]:

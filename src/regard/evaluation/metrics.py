@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from regard.core.errors import ConfigError, DataError
 METRICS = ("bleu", "chrf", "ter")
 LOWER_IS_BETTER = frozenset({"ter"})
 SEED = 12345  # sacreBLEU's own default, so that its command line draws the same samples
+TOKENISED_LINES = 100  # translations that end in " .": from so many on, as in sacreBLEU, text looks tokenised
 CHUNK_CELLS = 4_000_000  # how many numbers a resampling step may hold at once
 
 # Languages written without spaces, where words of 13a would be whole sentences. MeCab is an extra of sacreBLEU.
@@ -133,8 +135,20 @@ def corpus_scores(
 ) -> dict[str, Score]:
     """Scores a corpus of hypotheses, one reference each. The same text gives the same scores and intervals."""
     check_parallel(hypotheses=hypotheses, references=references)
+    if "bleu" in metrics and flavour.tokenizer != "none":
+        _warn_if_tokenised(hypotheses)
     bootstrap = flavour.bootstrap if confidence else 0
     return {metric: Statistics.of(metric, hypotheses, references, flavour).score(bootstrap) for metric in metrics}
+
+
+def _warn_if_tokenised(hypotheses: Sequence[str]) -> None:
+    if sum(text.endswith(" .") for text in hypotheses) >= TOKENISED_LINES:
+        # without numbers, so that validation after validation says it once
+        warnings.warn(
+            'Many translations end in " .": the text looks tokenised, and its BLEU is not that of plain text. '
+            "Give plain text, or measure with `regard evaluate --tokenized`.",
+            stacklevel=3,
+        )
 
 
 def perplexity(nll_sum: float, tokens: int) -> float:
@@ -221,7 +235,8 @@ def _scorer(metric: str, flavour: Flavour) -> Any:
     if tokenizer not in BLEU.TOKENIZERS:
         raise ConfigError("setting tokenize", f"{tokenizer!r} is unknown", f"Use one of {', '.join(BLEU.TOKENIZERS)}")
     try:
-        return BLEU(tokenize=tokenizer, lowercase=flavour.lowercase, force=flavour.tokenized)
+        # force: what sacreBLEU would log about text that is tokenised already, `corpus_scores` says
+        return BLEU(tokenize=tokenizer, lowercase=flavour.lowercase, force=True)
     except (ImportError, RuntimeError) as error:
         first = str(error).strip().splitlines()[0]
         raise ConfigError("setting tokenize", f"{tokenizer!r} cannot be used here ({first})", "Use char") from None

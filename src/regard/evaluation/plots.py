@@ -227,6 +227,7 @@ def draw_lengths(bins_by_system: Mapping[str, Sequence[LengthBin]]) -> Figure:
     axes.set_ylim(bottom=0)
     axes.set_xlabel("words in the source")
     axes.set_ylabel("BLEU (95 % interval)")
+    axes.set_title("BLEU by source length")
     _plain_axes(axes)
     _legend(axes, len(bins_by_system))
     return figure

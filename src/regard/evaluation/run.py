@@ -64,21 +64,23 @@ def evaluate(
     tokenized: bool = False,
     lowercase: bool = False,
     beam: int | None = None,
+    tag: str = "",
     device: str = "auto",
 ) -> Evaluation:
     """Translates `src` and scores it against `ref`: BLEU, chrF, TER, perplexity, and BLEU by source length.
 
     `model` and `against` are run folders, or files of translations, one line for each of `src`. By default detokenised
     text is compared with raw references; `tokenized` and `lowercase` are for comparison with old papers, and the
-    signature says so.
+    signature says so. `tag` is put before every source for `model`, and for `against` if that knows it too.
     """
     pairs = read_pairs(src, ref)
     languages = [_check_system(place, len(pairs)) for place in ([model] if against is None else [model, against])]
     flavour = Flavour(tokenized=tokenized, lowercase=lowercase, language=next(filter(None, languages), ""))
-    first = _system(model, pairs.sources, pairs.targets, flavour, beam, device)
+    first = _system(model, pairs.sources, pairs.targets, flavour, beam, tag, device)
     if against is None:
         return Evaluation(first, None, [])
-    second = _system(Path(against), pairs.sources, pairs.targets, flavour, beam, device)
+    tag = tag if _knows(against, tag) else ""
+    second = _system(Path(against), pairs.sources, pairs.targets, flavour, beam, tag, device)
     tests = paired_tests(pairs.targets, second.translations, first.translations, flavour)
     return Evaluation(first, second, tests)
 
@@ -86,6 +88,12 @@ def evaluate(
 def _check_system(place: str | Path | None, lines: int) -> str:
     """Finds what is wrong with a system before any long work is done; gives its target language, where it says one."""
     if place is None or not Path(place).is_file():
+        if not find_model(place).exists():
+            raise DataError(
+                place,
+                "there is no such file or folder",
+                "Give a run folder, or a file of translations with a line for each line of the source",
+            )
         return str((read_config(find_model(place)).get("data") or {}).get("target_language", ""))
     written = len(read_lines(place))
     if written != lines:
@@ -93,14 +101,24 @@ def _check_system(place: str | Path | None, lines: int) -> str:
     return ""
 
 
+def _knows(place: str | Path, tag: str) -> bool:
+    return not Path(place).is_file() and tag in load(place).tokenizers.source.tags
+
+
 def _system(
-    place: str | Path | None, sources: list[str], references: list[str], flavour: Flavour, beam: int | None, device: str
+    place: str | Path | None,
+    sources: list[str],
+    references: list[str],
+    flavour: Flavour,
+    beam: int | None,
+    tag: str,
+    device: str,
 ) -> System:
     if place is not None and Path(place).is_file():
         written = read_lines(place)
         name, loss, seconds = str(place), None, None
     else:
-        translator = load(place, device)
+        translator = load(place, device).tagged(tag)
         began = time.monotonic()
         written = translator.translate(sources, beam=beam)
         seconds = time.monotonic() - began

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regard.data.sentences import split_paragraph
+from regard.data.split import PairStream, gathered
 
 END = "</s>"
 SAMPLE = 2000  # lines that are looked at to learn what a corpus is like
@@ -42,8 +43,8 @@ class Habits:
     one_sentence: bool = False
 
     @staticmethod
-    def of(sources: Sequence[str], usual_length: int) -> Habits:
-        sample = sources[:: max(1, len(sources) // SAMPLE)]
+    def of(text: PairStream, usual_length: int) -> Habits:
+        sample = gathered(text.spaced(SAMPLE).chunks()).sources
         several = sum(len([part for part, _ in split_paragraph(text, 0) if part]) > 1 for text in sample)
         return Habits(usual_length, several < FEW * len(sample))
 

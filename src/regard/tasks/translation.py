@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -62,6 +63,7 @@ class Translator:
         self.device = torch.device(device)
         self.habits = habits or Habits()
         self.config, self.folder = config or {}, folder
+        self.tag = ""  # put before every sentence that has none of its own
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> Translator:
@@ -73,21 +75,44 @@ class Translator:
         habits = Habits(config.get("usual_source_length", 0), config.get("one_sentence_lines", False))
         return cls(model, tokenizers, settings, device=chosen, habits=habits, config=config, folder=folder)
 
+    def tagged(self, tag: str) -> Translator:
+        """The same model, which takes every text for one of this kind. Models know the tags they were trained with."""
+        if tag:
+            self.tokenizers.source.tag(tag)  # an unknown one is an error now, not after the first batch
+        other = copy.copy(self)
+        other.tag = tag
+        return other
+
     @overload
     def translate(  # pyright: ignore[reportOverlappingOverload]: a str is a Sequence[str] too
-        self, texts: str, *, beam: int | None = None, search: SearchConfig | None = None
+        self,
+        texts: str,
+        *,
+        beam: int | None = None,
+        search: SearchConfig | None = None,
+        tags: Sequence[str] | None = None,
     ) -> str: ...
     @overload
     def translate(
-        self, texts: Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        search: SearchConfig | None = None,
+        tags: Sequence[str] | None = None,
     ) -> list[str]: ...
     def translate(
-        self, texts: str | Sequence[str], *, beam: int | None = None, search: SearchConfig | None = None
+        self,
+        texts: str | Sequence[str],
+        *,
+        beam: int | None = None,
+        search: SearchConfig | None = None,
+        tags: Sequence[str] | None = None,
     ) -> str | list[str]:
         """The best translation of each text; a single text gives a single text back."""
         lines = [texts] if isinstance(texts, str) else texts
         settings = dataclasses.replace(self._settings(beam, search), nbest=1)
-        best = [many[0].text for many in self.hypotheses(lines, search=settings)]
+        best = [many[0].text for many in self.hypotheses(lines, search=settings, tags=tags)]
         return best[0] if isinstance(texts, str) else best
 
     def _settings(self, beam: int | None, search: SearchConfig | None) -> SearchConfig:
@@ -104,21 +129,24 @@ class Translator:
         search: SearchConfig | None = None,
         attention: bool = False,
         prefixes: Sequence[str] | None = None,
+        tags: Sequence[str] | None = None,
         batch_tokens: int = 0,
         progress: Callable[[int], None] | None = None,
         first_line: int = 1,
     ) -> list[list[Translation]]:
         """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights.
 
-        `prefixes` are target texts that the translations must begin with. `progress` hears how many sentences are done.
-        Errors name a text by its number, counted from `first_line`.
+        `prefixes` are target texts that the translations must begin with. `tags` say what kind of text each one is, for
+        models that were trained with tags. `progress` hears how many sentences are done. Errors name a text by its
+        number, counted from `first_line`.
         """
         settings = self._settings(beam, search)
         if prefixes is not None and len(prefixes) != len(texts):
             raise DataError(
                 "prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty"
             )
-        sentences = self._sentences(texts, prefixes, first_line)
+        leads = self._leads(tags, len(texts))
+        sentences = self._sentences(texts, prefixes, leads, first_line)
         found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
         by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):
@@ -134,7 +162,17 @@ class Translator:
         scores = 1 << (25 if self.device.type == "cpu" else 28)
         return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
 
-    def _sentences(self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> list[Sentence]:
+    def _leads(self, tags: Sequence[str] | None, count: int) -> list[list[int]]:
+        """The tag of each text as tokens."""
+        tags = [self.tag] * count if tags is None else tags
+        if len(tags) != count:
+            raise DataError("tags", f"{len(tags)} tags for {count} texts", "Give one for each, perhaps empty")
+        known = {tag: [self.tokenizers.source.tag(tag)] if tag else [] for tag in set(tags)}
+        return [known[tag] for tag in tags]
+
+    def _sentences(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None, leads: list[list[int]], first_line: int
+    ) -> list[Sentence]:
         """The sentences to translate: whole texts, but those of several lines or longer than usual are split."""
         for number, text in enumerate(texts, start=first_line):
             if isinstance(text, str) and len(text) > MAX_LINE_CHARACTERS:
@@ -146,7 +184,7 @@ class Translator:
         ids = self.tokenizers.source.encode(list(texts))
         limit = self.model.limits.source
         usual = self.habits.usual_length
-        hard = limit - 1 if limit is not None else 0
+        hard = limit - 1 - max(map(len, leads), default=0) if limit is not None else 0
         most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
         sentences: list[Sentence] = []
         for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
@@ -159,8 +197,8 @@ class Translator:
             else:
                 sentences.append(Sentence(line, text, ""))
         for sentence, tokens in zip(sentences, self.tokenizers.source.encode([s.text for s in sentences]), strict=True):
-            sentence.ids = tokens
-            if limit is not None and len(tokens) + 1 > limit:
+            sentence.ids = leads[sentence.line] + tokens
+            if limit is not None and len(sentence.ids) + 1 > limit:
                 raise ModelError(
                     f"line {first_line + sentence.line}",
                     f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}",
@@ -230,12 +268,20 @@ class Translator:
             yield from zip(waiting, found, strict=True)
             begin += len(waiting)
 
-    def score(self, sources: Sequence[str], targets: Sequence[str], *, batch_tokens: int = 4096) -> list[PairScore]:
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tags: Sequence[str] | None = None,
+        batch_tokens: int = 4096,
+    ) -> list[PairScore]:
         """How probable the model finds given translations."""
         if len(sources) != len(targets):
             raise DataError("score", f"{len(sources)} source and {len(targets)} target lines", "Give as many of each")
+        leads = self._leads(tags, len(sources))
         source_ids, target_ids = (
-            self.tokenizers.source.encode(list(sources)),
+            [lead + ids for lead, ids in zip(leads, self.tokenizers.source.encode(list(sources)), strict=True)],
             self.tokenizers.target.encode(list(targets)),
         )
         limits = self.model.limits

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from regard.core import config as configuration
 from regard.core.errors import ConfigError
+from regard.data.augment import AugmentConfig
 from regard.data.corpus import DataConfig
 from regard.data.tokenizers import TokenizerConfig
 from regard.models.base import MODELS
@@ -89,11 +90,18 @@ class RunConfig:
     data: DataConfig
     tokenizer: TokenizerConfig
     model: Any
+    augment: AugmentConfig
     train: TrainConfig
     search: SearchConfig
 
 
-SECTIONS = {"data": DataConfig, "tokenizer": TokenizerConfig, "train": TrainConfig, "search": SearchConfig}
+SECTIONS = {
+    "data": DataConfig,
+    "tokenizer": TokenizerConfig,
+    "augment": AugmentConfig,
+    "train": TrainConfig,
+    "search": SearchConfig,
+}
 
 
 def build_run_config(values: Mapping[str, Any]) -> RunConfig:

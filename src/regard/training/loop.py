@@ -20,7 +20,8 @@ from torch import Tensor
 
 from regard.core.errors import CheckpointError, TrainingError
 from regard.core.types import PAD
-from regard.data.batching import BatchStream, Drawn, TokenStore
+from regard.data.batching import BatchPlan, BatchStream, Change, Drawn
+from regard.data.store import TokenStore
 from regard.models.base import Writer
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.training.averaging import MovingAverage, mean_of
@@ -67,7 +68,10 @@ class Trainer:
         folder: Path,
         device: torch.device,
         report: Reporter,
+        change: Change | None = None,
+        growth: float = 1.0,
     ):
+        self.change, self.growth = change, growth  # what augmentation does to batches, and by how much they grow
         self.config, self.folder, self.device, self.report = config, folder, device, report
         self.model, self.store, self.validation = model.to(device), store, validation
         self.optimizer = Optimizer(model, config, device)
@@ -113,14 +117,21 @@ class Trainer:
         if not progress.multiple:  # on CUDA few shapes, so that graphs can be replayed; a resumed run keeps its plan
             progress.multiple = 8 if self.on_cuda and all(n is None or n % 8 == 0 for n in self.model.limits) else 1
         multiple, fill = progress.multiple, config.batch_tokens if self.on_cuda else 0
-        plan = self.store.plan(config.batch_tokens, config.seed, multiple=multiple)
+        plan = BatchPlan.of(self.store, config.batch_tokens, config.seed, multiple=multiple, growth=self.growth)
         self.model.train()
         self.report.begin(config.steps, progress.step)
         stream = BatchStream(
-            self.store, plan, progress.epoch, progress.position, workers=config.workers, multiple=multiple, fill=fill
+            self.store,
+            plan,
+            progress.epoch,
+            progress.position,
+            workers=config.workers,
+            multiple=multiple,
+            fill=fill,
+            change=self.change,
         )
         try:
-            with Interruption() as interruption, stream:
+            with Interruption(self.folder) as interruption, stream:
                 self._clock = time.monotonic()
                 while progress.step < config.steps and not self._patience_is_out():
                     self._step([next(stream) for _ in range(config.accumulate)])

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
-from regard.data.bundle import PREFIX
+from regard.data.addresses import is_path
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import build_run_config, read_recipe
 from regard.training.sizes import heads_for
@@ -17,16 +17,24 @@ DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-t
 
 
 def gather(
-    recipe: str | None, src: str, tgt: str, settings: str | Mapping[str, Any] | Iterable[str], start_from: Path | None
+    recipe: str | None,
+    files: Mapping[str, str],
+    settings: str | Mapping[str, Any] | Iterable[str],
+    start_from: Path | None,
 ) -> dict[str, Any]:
-    """The values that were given for a run, checked, with the paths of the data made absolute."""
+    """The values that were given for a run, checked, with the paths of the data made absolute.
+
+    `files` are those that were named apart from settings: src and tgt, or pairs.
+    """
     values = read_recipe(recipe) if recipe else {}
-    if src or tgt:
-        if not (src and tgt):
+    files = {name: _absolute(path) for name, path in files.items() if path}
+    if files:
+        if set(files) not in ({"src", "tgt"}, {"pairs"}):
+            if "pairs" in files:
+                raise ConfigError("train", "both pairs and src or tgt are given", "Give src and tgt, or pairs")
             raise ConfigError("train", "only one of src and tgt is given", "Give both files")
-        files = {"src": str(Path(src).absolute()), "tgt": str(Path(tgt).absolute())}
         if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
-            kept = ("source_language", "target_language", "min_words", "max_words")
+            kept = ("source_language", "target_language", "min_words", "max_words", "max_ratio", "filters", "allow")
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
         values = configuration.merge(values, {"data": files})
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
@@ -46,9 +54,11 @@ def gather(
         build_run_config(values)  # says what is wrong with the settings before they are compared
         values = _with_model_of(start_from, values)
     config = build_run_config(values)
-    if not (config.data.src or config.data.tgt or config.data.tsv):
+    if not (config.data.src or config.data.tgt or config.data.pairs or config.data.corpora):
         raise ConfigError(
-            "train", "there is nothing to train on", "Give a recipe, or --src and --tgt, or set data.src and data.tgt"
+            "train",
+            "there is nothing to train on",
+            "Give a recipe, or --src and --tgt, or --pairs, or set data.corpora",
         )
     _anchor(values)
     return values
@@ -89,6 +99,16 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 def _anchor(values: Mapping[str, Any]) -> None:
     """Makes the data's folder absolute, so that the run can be resumed from anywhere."""
     data = values["data"]
-    paths = [value for key, value in data.items() if key.endswith(("src", "tgt", "tsv")) and value]
-    if any(not path.startswith(PREFIX) and not Path(path).expanduser().is_absolute() for path in paths):
+    paths = [
+        value
+        for section in (data, *data.get("corpora", ()))
+        for key, value in section.items()
+        if key.endswith(("src", "tgt", "pairs")) and value and isinstance(value, str)
+    ]
+    if any(_absolute(path) != path for path in paths):
         data["folder"] = str(Path(data.get("folder", "")).expanduser().absolute())
+
+
+def _absolute(path: str) -> str:
+    """A path from the root; other addresses (bundled:NAME, hf:NAME, - for standard input) as they are."""
+    return path if not is_path(path) else str(Path(path).expanduser().absolute())

@@ -36,11 +36,11 @@ from regard.core.files import (
     write_json,
     write_manifest,
 )
-from regard.data.batching import TokenStore
+from regard.data.changes import augmentation
 from regard.data.corpus import Corpus, load_corpus
 from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.metrics import Score
-from regard.models.base import Writer, build_model
+from regard.models.base import Writer
 from regard.tasks.folder import (
     CHECKPOINTS,
     CONFIG,
@@ -59,6 +59,7 @@ from regard.tasks.folder import (
 from regard.tasks.lines import Habits
 from regard.tasks.pretrained import find_model
 from regard.tasks.translation import Translator
+from regard.training.checking import check_before_training, keep_input
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import RunConfig, build_run_config
 from regard.training.loop import Trainer
@@ -66,7 +67,7 @@ from regard.training.place import disk_errors, forget, locked, new_folder
 from regard.training.progress import Reporter
 from regard.training.request import gather
 from regard.training.signals import Terminated, terminable
-from regard.training.sizes import choose_sizes
+from regard.training.text import longest, model_for, sizes_for, token_store, train_tokenizers, with_allowed
 from regard.training.validation import Validation, score_text
 
 INITIAL = "initial"  # the weights that a fine-tuning run starts from
@@ -89,22 +90,25 @@ def train(
     out: str | Path,
     src: str = "",
     tgt: str = "",
+    pairs: str = "",
     settings: str | Mapping[str, Any] | Iterable[str] = (),
+    allow: Iterable[str] = (),
     start_from: str | Path | None = None,
     report: Reporter | None = None,
     command: str = "",
 ) -> RunResult:
     """Trains a model into a new folder.
 
-    Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or both: files go over the
-    recipe's. Without a recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts
-    such as "train.steps=1000". `start_from` is another run, whose model, tokenizer and weights this one begins with.
+    Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or one file of pairs, or a
+    recipe and files, which go over the recipe's. Without a recipe, sizes are chosen from the data. `settings` go over
+    everything: nested values, or texts such as "train.steps=1000". `allow` names findings of the data check that do not
+    refuse. `start_from` is another run, whose model, tokenizer and weights this one begins with.
     """
     report = report or Reporter()
     if start_from is not None:
         start_from = find_model(start_from)
         load_model(start_from)  # damaged weights are an error before there is a folder
-    values = gather(recipe, src, tgt, settings, start_from)
+    values = with_allowed(gather(recipe, {"src": src, "tgt": tgt, "pairs": pairs}, settings, start_from), allow)
     choose_device(build_run_config(values).train.device)
     existed = Path(out).exists()
     folder = new_folder(Path(out))
@@ -120,6 +124,7 @@ def train(
         "status": "started",
     }
     try:
+        keep_input(values["data"], folder)
         return _go(folder, report, request)
     except (ConfigError, DataError, TokenizerError):
         forget(folder, existed)
@@ -179,18 +184,14 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     if (folder / MANIFEST).exists():
         check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
     saved = read_json(folder / CONFIG)
-    corpus = load_corpus(build_run_config(_sections(saved)).data)
+    data = build_run_config(_sections(saved)).data
+    if not (folder / DATA).exists():  # a run that goes on has been checked when it began
+        check_before_training(data, report)
+    corpus = load_corpus(data)
     if not saved.get("resolved"):
         values = request["given"]
         if request.get("choose_sizes"):
-            given = build_run_config(values)
-            cpu = choose_device(given.train.device).type != "cuda"
-            chosen = choose_sizes(
-                corpus,
-                cpu,
-                fine_tuning=request.get("start_from") is not None,
-                steps=given.train.steps if "steps" in values.get("train", {}) else None,
-            )
+            chosen = sizes_for(corpus, values, fine_tuning=request.get("start_from") is not None)
             values = configuration.merge(chosen, values)
             report.say(
                 f"Chosen from the data: {_as_settings(chosen, values)}. Change any of it with section.key=value."
@@ -199,15 +200,15 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     config = build_run_config(_sections(saved))
     _set_threads(folder, config)
     _check_data(folder, corpus, report)
-    tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"))
+    tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"), report)
     model = _model(folder, config, tokenizers, request.get("start_from"))
-    most = min([config.train.max_tokens, *(n - 1 for n in model.limits if n is not None)])
-    train_store = TokenStore.from_pairs(corpus.train, tokenizers, most, "the training text")
+    most = longest(config, model)
+    train_store = token_store(corpus, tokenizers, most, report)
     if train_store.dropped:
         why = "train.max_tokens" if most == config.train.max_tokens else "the model's limit"
         report.say(f"{train_store.dropped:,} pairs are longer than {most} tokens ({why}) and are left out.")
     vocabulary = {"source": tokenizers.source.size, "target": tokenizers.target.size, "shared": tokenizers.joint}
-    habits = Habits.of(corpus.train.sources, int(np.percentile(train_store.source.lengths, 99.5)) + 1)
+    habits = Habits.of(corpus.train, int(np.percentile(train_store.source.lengths, 99.5)) + 1)
     if not (folder / MANIFEST).exists():
         write_json(
             folder / CONFIG,
@@ -228,7 +229,8 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     )
     translator = Translator(model, tokenizers, config.search, device=device, habits=habits)
     validation = _validation(config, corpus, translator, most)
-    trainer = Trainer(model, train_store, validation, config.train, folder, device, report)
+    change, growth = augmentation(config.augment, train_store, tokenizers, config.train.seed, most)
+    trainer = Trainer(model, train_store, validation, config.train, folder, device, report, change, growth)
     interrupted = trainer.run()
     if interrupted is not None:
         write_json(folder / RUN, {**request, "status": "interrupted"})
@@ -249,7 +251,7 @@ def _as_settings(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> str:
 
 
 def _sections(saved: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: saved[name] for name in ("data", "tokenizer", "model", "train", "search") if name in saved}
+    return {name: saved[name] for name in ("data", "tokenizer", "model", "augment", "train", "search") if name in saved}
 
 
 def _device_name(device: torch.device) -> str:
@@ -283,11 +285,17 @@ def _check_data(folder: Path, corpus: Corpus, report: Reporter) -> None:
         return
     if corpus.dropped:
         report.say(f"{corpus.dropped:,} pairs with an empty side are left out.")
+    for name, count in corpus.filtered.items():
+        report.say(f"{count:,} pairs are left out by the filter {name}.")
+    if corpus.set_apart:
+        report.say(f"{corpus.set_apart:,} more pairs are left out, since their sentences are held out.")
     sizes = {
         "train": len(corpus.train),
         "valid": len(corpus.valid),
         "test": len(corpus.test),
         "dropped": corpus.dropped,
+        "filtered": corpus.filtered,
+        "set_apart": corpus.set_apart,
     }
     write_json(
         folder / DATA,
@@ -295,27 +303,25 @@ def _check_data(folder: Path, corpus: Corpus, report: Reporter) -> None:
     )
 
 
-def _tokenizers(folder: Path, config: RunConfig, corpus: Corpus, start_from: str | None) -> TokenizerPair:
+def _tokenizers(
+    folder: Path, config: RunConfig, corpus: Corpus, start_from: str | None, report: Reporter
+) -> TokenizerPair:
     if any(folder.glob("tokenizer*.json")):
         with contextlib.suppress(TokenizerError):  # killed while they were written: they will come out the same
             return TokenizerPair.load(folder)
     if start_from is not None:
         tokenizers = TokenizerPair.load(Path(start_from))
+        for tag in corpus.tags:
+            tokenizers.source.tag(tag)  # says so where the other run does not know it
     else:
-        tokenizers = TokenizerPair.train(corpus.train.sources, corpus.train.targets, config.tokenizer)
+        tokenizers = train_tokenizers(corpus, config.tokenizer, report)
     tokenizers.save(folder)
     return tokenizers
 
 
 def _model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_from: str | None) -> Writer:
     torch.manual_seed(config.train.seed)
-    model = build_model(
-        config.model.name,
-        config.model,
-        source_vocabulary=tokenizers.source.size,
-        target_vocabulary=tokenizers.target.size,
-        shared=tokenizers.joint,
-    )
+    model = model_for(config, tokenizers)
     if start_from is not None and not Checkpoints(folder / CHECKPOINTS).steps():
         initial = folder / INITIAL
         if not initial.exists():  # our own copy: the other run may go away

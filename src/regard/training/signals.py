@@ -7,7 +7,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
+
+from regard.core.files import quoted
+
+SHOW_CURSOR = "\x1b[?25h"  # the live display hides it, and nothing else brings it back where a process ends at once
 
 
 class Terminated(KeyboardInterrupt):
@@ -32,9 +37,13 @@ def terminable() -> Iterator[None]:
 
 
 class Interruption:
-    """A context in which `received` becomes the number of the first SIGINT or SIGTERM."""
+    """A context in which `received` becomes the number of the first SIGINT or SIGTERM.
 
-    def __init__(self) -> None:
+    The second one ends the process at once and says how the run in `folder` goes on.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
         self.received: int | None = None
         self._before: dict[int, Any] = {}
 
@@ -46,8 +55,14 @@ class Interruption:
 
     def _on_signal(self, number: int, _frame: Any) -> None:
         if self.received is not None:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                os.write(2, self._last_words().encode(errors="backslashreplace"))
             os._exit(128 + number)
         self.received = number
+
+    def _last_words(self) -> str:
+        resume = f"; go on with: regard train --resume {quoted(self._folder)}" if self._folder is not None else "."
+        return ("\n" + SHOW_CURSOR if os.isatty(2) else "") + f"Stopped at once{resume}\n"
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard.data.corpus import Corpus
+from regard.data.split import gathered
 from regard.evaluation.lengths import count_words
 
 PIECES_PER_WORD = 1.4
@@ -57,6 +58,6 @@ def heads_for(width: int) -> int:
 
 def _words_per_line(corpus: Corpus) -> float:
     """Of the longer side; characters count as words in languages without spaces."""
-    places = range(0, len(corpus.train), max(1, len(corpus.train) // 2000))
-    lengths = [max(count_words(corpus.train.sources[i]), count_words(corpus.train.targets[i])) for i in places]
+    sample = gathered(corpus.train.spaced(2000).chunks())
+    lengths = [max(count_words(s), count_words(t)) for s, t in zip(sample.sources, sample.targets, strict=True)]
     return sum(lengths) / max(1, len(lengths))

@@ -6,8 +6,9 @@ import dataclasses
 
 import torch
 
-from regard.data.batching import BatchStream, TokenStore
-from regard.data.corpus import Pairs
+from regard.data.batching import BatchPlan, BatchStream
+from regard.data.split import Pairs
+from regard.data.store import TokenStore
 from regard.evaluation.metrics import Flavour, Score, corpus_scores
 from regard.models.base import Writer
 from regard.tasks.translation import Translator
@@ -16,7 +17,7 @@ from regard.tasks.translation import Translator
 def score_text(translator: Translator, pairs: Pairs, language: str, confidence: bool) -> dict[str, Score]:
     """BLEU and chrF of a translator on raw text: the one path for validation and test."""
     settings = dataclasses.replace(translator.search, nbest=1)
-    written = translator.translate(pairs.sources, search=settings)
+    written = translator.translate(pairs.sources, search=settings, tags=pairs.tags or None)
     flavour = Flavour(language=language)
     return corpus_scores(written, pairs.targets, flavour, metrics=("bleu", "chrf"), confidence=confidence)
 
@@ -29,7 +30,7 @@ class Validation:
     ):
         self.translator, self.decoded, self.language = translator, pairs.head(decoded), language
         self.store = TokenStore.from_pairs(pairs, translator.tokenizers, max_tokens, "the validation text")
-        self.plan = self.store.plan(batch_tokens, seed=0)
+        self.plan = BatchPlan.of(self.store, batch_tokens, seed=0)
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
         values = {"valid_nll": self.nll(model, device)}

@@ -160,7 +160,7 @@ def test_there_are_recipes() -> None:
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_shipped_recipe_is_valid_and_survives_json(name: str) -> None:
     config = build_run_config(read_recipe(name))
-    assert config.data.tsv or (config.data.src and config.data.tgt)
+    assert config.data.pairs or (config.data.src and config.data.tgt)
     again = build_run_config(json.loads(json.dumps(to_plain(config))))
     assert again == config
     assert isinstance(again, RunConfig)
@@ -226,7 +226,7 @@ def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
         ({"width": 5}, "Perhaps you mean model.width."),
         ({"beam": 5}, "Perhaps you mean search.beam."),
         ({"tran": {"steps": 5}}, "section tran: there is no such section. Perhaps you mean train."),
-        ({"qqq": {}}, "Known sections: data, model, search, tokenizer, train."),
+        ({"qqq": {}}, "Known sections: augment, data, model, search, tokenizer, train."),
         ({"train": 5}, "section train: it is a section, got the value 5. Set train.KEY=VALUE."),
         ({"model": {"name": 5}}, "setting model.name: a text is expected, got 5"),
         ({"model": {"name": "os.system"}}, "model 'os.system': there is none of that name"),

@@ -10,9 +10,10 @@ import torch
 
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import BOS, EOS, PAD
-from regard.data.batching import BatchPlan, BatchStream, Place, TokenRows, TokenStore, collate
+from regard.data.batching import BatchPlan, BatchStream, Place, collate
 from regard.data.corpus import DataConfig, load_corpus
 from regard.data.split import Pairs
+from regard.data.store import TokenRows, TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 
 
@@ -48,7 +49,7 @@ def test_collate_rounds_widths_up():
 
 def test_every_row_once_within_the_budget():
     data = store(1000)
-    plan = data.plan(100, seed=1)
+    plan = BatchPlan.of(data, 100, seed=1)
     for epoch in range(3):
         batches = plan.epoch(epoch)
         assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
@@ -71,11 +72,13 @@ def test_a_pair_beyond_the_budget_stands_alone_and_rows_are_capped():
 
 def test_order_is_a_function_of_seed_and_epoch():
     data = store(500)
-    order = flat(data.plan(80, seed=3).epoch(5))
-    assert flat(data.plan(80, seed=3).epoch(5)) == order
-    assert flat(data.plan(80, seed=3).epoch(6)) != order
-    assert flat(data.plan(80, seed=4).epoch(5)) != order
-    assert {frozenset(rows) for rows in flat(data.plan(80, seed=3).epoch(6))} != {frozenset(rows) for rows in order}
+    order = flat(BatchPlan.of(data, 80, seed=3).epoch(5))
+    assert flat(BatchPlan.of(data, 80, seed=3).epoch(5)) == order
+    assert flat(BatchPlan.of(data, 80, seed=3).epoch(6)) != order
+    assert flat(BatchPlan.of(data, 80, seed=4).epoch(5)) != order
+    assert {frozenset(rows) for rows in flat(BatchPlan.of(data, 80, seed=3).epoch(6))} != {
+        frozenset(rows) for rows in order
+    }
 
 
 def test_order_never_changes_between_versions():
@@ -85,14 +88,14 @@ def test_order_never_changes_between_versions():
 
 
 def test_lengths_are_spread_over_the_epoch():
-    widths = [len(rows) for rows in store(3000).plan(60, seed=1).epoch(0)]
+    widths = [len(rows) for rows in BatchPlan.of(store(3000), 60, seed=1).epoch(0)]
     middle = len(widths) // 2
     assert abs(np.mean(widths[:middle]) - np.mean(widths[middle:])) < 0.15 * np.mean(widths)
 
 
 @pytest.fixture(scope="module")
 def tatoeba():
-    pairs = load_corpus(DataConfig(tsv="bundled:tatoeba-en-de", max_pairs=20_000)).train
+    pairs = load_corpus(DataConfig(pairs="bundled:tatoeba-en-de", max_pairs=20_000)).train
     tokenizers = TokenizerPair.train(pairs.sources, pairs.targets, TokenizerConfig(size=2000))
     return pairs, tokenizers, TokenStore.from_pairs(pairs, tokenizers)
 
@@ -101,7 +104,7 @@ def tatoeba():
 def test_little_padding_on_real_text(tatoeba, budget, most):
     data = tatoeba[2]
     real = padded = 0
-    for rows in data.plan(budget, seed=1).epoch(0):
+    for rows in BatchPlan.of(data, budget, seed=1).epoch(0):
         for side in (data.source, data.target):
             real += int(side.lengths[rows].sum()) + len(rows)
             padded += len(rows) * (int(side.lengths[rows].max()) + 1)
@@ -110,7 +113,7 @@ def test_little_padding_on_real_text(tatoeba, budget, most):
 
 def test_store_keeps_the_tokens_of_each_pair(tatoeba, monkeypatch):
     pairs, tokenizers, _ = tatoeba
-    monkeypatch.setattr("regard.data.batching._ENCODE_CHUNK", 300)
+    monkeypatch.setattr("regard.data.store.CHUNK", 300)
     some = pairs.head(1000)
     data = TokenStore.from_pairs(some, tokenizers, max_length=8)
     sources, targets = tokenizers.source.encode(some.sources), tokenizers.target.encode(some.targets)
@@ -128,7 +131,7 @@ def test_store_keeps_the_tokens_of_each_pair(tatoeba, monkeypatch):
 
 def test_stream_goes_through_the_epochs():
     data = store(60)
-    plan = data.plan(80, seed=1)
+    plan = BatchPlan.of(data, 80, seed=1)
     sizes = [len(plan.epoch(epoch)) for epoch in range(3)]
     with BatchStream(data, plan) as stream:
         drawn = list(islice(stream, sum(sizes)))
@@ -141,7 +144,7 @@ def test_stream_goes_through_the_epochs():
 @pytest.mark.parametrize("workers", [0, 1, 2, 5])
 def test_stream_is_the_same_from_any_place_with_any_workers(workers):
     data = store(60)
-    plan = data.plan(80, seed=1)
+    plan = BatchPlan.of(data, 80, seed=1)
     with BatchStream(data, plan) as stream:
         whole = list(islice(stream, 40))
     for done in (0, 1, 7, 16, 29):
@@ -155,7 +158,7 @@ def test_stream_is_the_same_from_any_place_with_any_workers(workers):
 
 def test_end_of_an_epoch_is_the_beginning_of_the_next():
     data = store(60)
-    plan = data.plan(80, seed=1)
+    plan = BatchPlan.of(data, 80, seed=1)
     size = len(plan.epoch(0))
     with BatchStream(data, plan, 0, size) as stream:
         first = next(stream)
@@ -168,9 +171,9 @@ def test_threads_end_and_look_ahead_is_bounded(monkeypatch):
     data = store(500)
     calls = []
     original = BatchStream._collate
-    monkeypatch.setattr(BatchStream, "_collate", lambda self, rows: (calls.append(1), original(self, rows))[1])
+    monkeypatch.setattr(BatchStream, "_collate", lambda *given: (calls.append(1), original(*given))[1])
     before = threading.active_count()
-    stream = BatchStream(data, data.plan(20, seed=1), workers=2)
+    stream = BatchStream(data, BatchPlan.of(data, 20, seed=1), workers=2)
     next(stream)
     time.sleep(0.1)
     assert 1 < len(calls) < 20
@@ -182,8 +185,8 @@ def test_threads_end_and_look_ahead_is_bounded(monkeypatch):
 
 def test_an_error_in_a_worker_reaches_the_reader(monkeypatch):
     data = store(50)
-    monkeypatch.setattr(BatchStream, "_collate", lambda self, rows: 1 / 0)
-    with BatchStream(data, data.plan(80, seed=1), workers=2) as stream, pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(BatchStream, "_collate", lambda *given: 1 / 0)
+    with BatchStream(data, BatchPlan.of(data, 80, seed=1), workers=2) as stream, pytest.raises(ZeroDivisionError):
         next(stream)
 
 

@@ -35,7 +35,7 @@ def tokenizer(request):
 
 @pytest.fixture(scope="module")
 def tatoeba():
-    return load_corpus(DataConfig(tsv="bundled:tatoeba-en-de", max_pairs=8000)).train
+    return load_corpus(DataConfig(pairs="bundled:tatoeba-en-de", max_pairs=8000)).train
 
 
 def test_text_round_trips_with_its_spacing(tokenizer):
@@ -232,3 +232,45 @@ def test_bad_text_and_settings():
     for settings in ({"size": 4}, {"min_count": 0}):
         with pytest.raises(ConfigError):
             TokenizerConfig(**settings)
+
+
+ODD = [
+    "", "   ", "a", " a  b ", "a\tb\u00a0c\u3000d\u2028e", "x ´abc abc¨ ½ ﬁ", "e\u0301 \u0301e ne\u0301", "▁ a▁b ▁▁", "</s> <pad>",
+    "1,000.50 (3-4) 'don't'", "日本語 です。 これは", "नमस्ते दुनिया", "👍🏽 ok👍",
+    "\u200bz\u200b w", "a\x85b\x0bc\x0cd", "A\x1cB \x1f", "ſ ẞ İ ǅ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("normalize", ["nfc", "nfkc", "none"])
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "word", "char", "byte"])
+def test_word_by_word_is_the_same(kind, normalize, tatoeba):
+    texts = [*ODD, *tatoeba.sources[:300], *tatoeba.targets[:300]]
+    for lowercase in (False, True):
+        tokenizer = Tokenizer.train(texts[:400], config(kind, size=400, normalize=normalize, lowercase=lowercase))
+        for chunk in (texts, [text for text in texts if not set(text) & {"\x1c", "\x1f"}], texts[::-1]):
+            assert tokenizer.encode_many(chunk) == tokenizer.encode(chunk)
+        assert bool(tokenizer._words) == (kind in ("bpe", "unigram", "word"))
+
+
+def test_remembered_words_are_bounded(tatoeba, monkeypatch):
+    monkeypatch.setattr("regard.data.tokenizers.MOST_WORDS", 20)
+    tokenizer = Tokenizer.train(tatoeba.sources[:200], config("bpe", size=400))
+    for begin in range(0, 300, 30):
+        part = tatoeba.sources[begin : begin + 30]
+        assert tokenizer.encode_many(part) == tokenizer.encode(part)
+        assert len(tokenizer._words) < 400
+
+
+def test_tags_are_tokens_that_no_text_spells(tatoeba):
+    for kind in ("bpe", "unigram", "word", "char", "byte"):
+        tokenizer = Tokenizer.train(tatoeba.sources[:200], config(kind, size=400), tags=["<a>", "<b>"])
+        again = Tokenizer.from_json(tokenizer.to_json())
+        assert again.tags == tokenizer.tags == {"<a>": 4, "<b>": 5}
+        ids = again.encode(["<a> b <b><a>"])[0]
+        assert not {4, 5} & set(ids)
+        assert again.decode([[4, *ids, 5]]) == again.decode([ids])
+        assert again.pieces([4, 5]) == ["<a>", "<b>"]
+        with pytest.raises(
+            TokenizerError, match=r"tag 'c': the model was not trained with this tag, it knows <a>, <b>"
+        ):
+            again.tag("c")

@@ -165,6 +165,20 @@ def test_signatures_say_how(caplog: pytest.LogCaptureFixture):
         assert score.low is None
 
 
+def test_text_that_looks_tokenised_is_told_of(caplog: pytest.LogCaptureFixture):
+    hypotheses, references = ["it works ."] * 120, ["it works well ."] * 120
+    said = 'Many translations end in " \\.": the text looks tokenised, .*regard evaluate --tokenized'
+    with caplog.at_level(logging.WARNING):
+        with pytest.warns(UserWarning, match=said) as caught:
+            scores = corpus_scores(hypotheses, references)
+        assert len(caught) == 1
+        assert "tok:13a" in scores["bleu"].signature
+        corpus_scores(hypotheses[:99] + ["it works."] * 21, references)
+        corpus_scores(hypotheses, references, metrics=("chrf", "ter"))
+        corpus_scores(hypotheses, references, Flavour(tokenize="none"))
+    assert not caplog.records  # sacreBLEU says nothing of its own
+
+
 def test_tokenised_text_is_scored_as_it_stands():
     hypotheses, references = ["he said: hello there world"], ["he said : hello there world"]
     assert corpus_scores(hypotheses, references)["bleu"].value == pytest.approx(100)

@@ -145,6 +145,7 @@ def test_draw_lengths(tmp_path: Path):
     figure = draw_lengths({"one": bins([30.0, 28.0, 20.0]), "$two_": bins([31.0, 25.0], interval=None)})
     axes = figure.axes[0]
     assert [t.get_text() for t in axes.get_xticklabels()] == ["1-10\nn=50", "11-20\nn=50", "21-30\nn=50"]
+    assert axes.get_title() == "BLEU by source length"
     legend = axes.get_legend()
     assert legend is not None
     assert [t.get_text() for t in legend.get_texts()] == ["one", "$two_"]

@@ -11,6 +11,7 @@ import pytest
 
 import regard
 from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from regard.data.split import Pairs
 from regard.search.config import SearchConfig
 from regard.tasks.lines import Habits, Translation, split_line
 from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
@@ -170,8 +171,9 @@ def test_an_endless_sentence_is_cut_to_what_the_model_knows(splitting: Translato
 
 
 def test_habits_are_learnt_from_the_text() -> None:
-    assert Habits.of(["Hello there.", "Mr. Smith is here."] * 50, 9) == Habits(9, True)
-    assert Habits.of(["Hello there. How are you?", "Yes."] * 50, 9) == Habits(9, False)
+    single, several = ["Hello there.", "Mr. Smith is here."] * 50, ["Hello there. How are you?", "Yes."] * 50
+    assert Habits.of(Pairs(single, single), 9) == Habits(9, True)
+    assert Habits.of(Pairs(several, several), 9) == Habits(9, False)
 
 
 def test_short_lines_are_not_split(splitting: Translator) -> None:

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from regard.core.types import EOS, PAD
-from regard.data.batching import Batch, TokenRows, collate
+from regard.data.batching import Batch, collate
+from regard.data.store import TokenRows
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.training.gradient import Gradients
 

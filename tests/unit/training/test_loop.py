@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from regard.core.errors import TrainingError
-from regard.data.batching import Drawn, Place, TokenRows, TokenStore, collate
+from regard.data.batching import BatchPlan, Drawn, Place, collate
+from regard.data.store import TokenRows, TokenStore
 from regard.models.base import build_model
 from regard.models.transformer import TransformerConfig
 from regard.training import loop
@@ -109,7 +110,7 @@ def test_random_numbers_depend_on_seed_and_step_alone(tmp_path, monkeypatch):
 def test_an_accumulated_run_takes_as_many_batches_as_it_says(tmp_path):
     one, three = trainer(tmp_path / "1", steps=4), trainer(tmp_path / "3", steps=4, accumulate=3)
     one.run(), three.run()
-    batches = len(store().plan(40, 1).epoch(0))
+    batches = len(BatchPlan.of(store(), 40, 1).epoch(0))
 
     def taken(subject: Trainer) -> int:
         return subject.progress.epoch * batches + subject.progress.position

@@ -12,7 +12,7 @@ from regard.training.progress import Reporter
 from regard.training.run import resume, train
 
 SETTINGS = {
-    "data": {"valid_size": 4, "test_size": 2},
+    "data": {"valid_size": 4, "test_size": 2, "allow": ["same-file"]},
     "tokenizer": {"kind": "word"},
     "model": {"width": 8, "layers": 1, "heads": 1, "dropout": 0.1},
     "train": {"steps": 4, "save_every": 2, "log_every": 1, "batch_tokens": 60, "threads": 1, "workers": 0, "warmup": 2},

@@ -1,0 +1,113 @@
+"""From a corpus to the tokens that a run is trained on: in memory, or kept on the shelf of a large text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tokenizers as library
+import torch
+
+from regard.core import config as configuration
+from regard.core.device import choose_device
+from regard.data.corpus import Corpus, load_corpus
+from regard.data.store import TokenStore
+from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+from regard.models.base import Writer, build_model
+from regard.training.checking import check_before_training
+from regard.training.config import RunConfig, build_run_config
+from regard.training.progress import Reporter
+from regard.training.request import gather
+from regard.training.sizes import choose_sizes
+
+
+class Prepared(NamedTuple):
+    """What `prepare` made. The folder is None where runs hold the text in memory."""
+
+    pairs: int
+    source_tokens: int
+    target_tokens: int
+    valid: int
+    test: int
+    folder: Path | None
+
+
+def prepare(
+    recipe: str | None = None,
+    *,
+    src: str = "",
+    tgt: str = "",
+    pairs: str = "",
+    settings: str | Mapping[str, Any] | Iterable[str] = (),
+    allow: Iterable[str] = (),
+    report: Reporter | None = None,
+) -> Prepared:
+    """Checks and tokenises the text of a run beforehand. `regard.train` with the same arguments then starts at once."""
+    report = report or Reporter()
+    values = with_allowed(gather(recipe, {"src": src, "tgt": tgt, "pairs": pairs}, settings, None), allow)
+    config = build_run_config(values)
+    check_before_training(config.data, report)
+    corpus = load_corpus(config.data)
+    if recipe is None:
+        config = build_run_config(configuration.merge(sizes_for(corpus, values, fine_tuning=False), values))
+    tokenizers = train_tokenizers(corpus, config.tokenizer, report)
+    with torch.device("meta"):  # the model's limits, without its weights
+        model = model_for(config, tokenizers)
+    store = token_store(corpus, tokenizers, longest(config, model), report)
+    return Prepared(
+        len(store),
+        len(store.source.flat),
+        len(store.target.flat),
+        len(corpus.valid),
+        len(corpus.test),
+        corpus.shelf.folder if corpus.shelf is not None else None,
+    )
+
+
+def with_allowed(values: dict[str, Any], allow: Iterable[str]) -> dict[str, Any]:
+    """Values of a run with more findings allowed."""
+    allowed = list(dict.fromkeys([*values["data"].get("allow", ()), *allow]))
+    return configuration.merge(values, {"data": {"allow": allowed}}) if allowed else values
+
+
+def sizes_for(corpus: Corpus, values: Mapping[str, Any], fine_tuning: bool) -> dict[str, Any]:
+    """Sizes chosen from the data, for a run without a recipe."""
+    given = build_run_config(values)
+    cpu = choose_device(given.train.device).type != "cuda"
+    steps = given.train.steps if "steps" in values.get("train", {}) else None
+    return choose_sizes(corpus, cpu, fine_tuning=fine_tuning, steps=steps)
+
+
+def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) -> TokenizerPair:
+    if corpus.shelf is None:
+        return TokenizerPair.train_on(corpus.train, config, corpus.tags)
+    detail = f"{configuration.to_plain(config)}\n{library.__version__}"
+
+    def fill(folder: Path) -> None:
+        report.say("Training the tokenizer...")
+        TokenizerPair.train_on(corpus.train, config, corpus.tags).save(folder)
+
+    return TokenizerPair.load(corpus.shelf.made("tokenizer", detail, fill, report.say))
+
+
+def model_for(config: RunConfig, tokenizers: TokenizerPair) -> Writer:
+    return build_model(
+        config.model.name,
+        config.model,
+        source_vocabulary=tokenizers.source.size,
+        target_vocabulary=tokenizers.target.size,
+        shared=tokenizers.joint,
+    )
+
+
+def longest(config: RunConfig, model: Writer) -> int:
+    """Most tokens of a sentence that is trained on."""
+    return min([config.train.max_tokens, *(n - 1 for n in model.limits if n is not None)])
+
+
+def token_store(corpus: Corpus, tokenizers: TokenizerPair, most: int, report: Reporter) -> TokenStore:
+    name, weights = "the training text", corpus.pair_weights()
+    if corpus.shelf is None:
+        return TokenStore.from_pairs(corpus.train, tokenizers, most, name, weights)
+    return TokenStore.on_shelf(corpus.shelf, corpus.train, tokenizers, most, name, weights, report.say)
