@@ -106,6 +106,24 @@ def test_standard_input_is_kept_with_the_run(command, texts, tmp_path):
     assert command("train", "--resume", out).code == 0
 
 
+def test_standard_input_is_prepared(command, texts, tmp_path):
+    sources, targets = ((texts.folder / name).read_text().splitlines() for name in FILES)
+    rows = "".join(f"{source}\t{target}\n" for source, target in zip(sources, targets, strict=True)).encode()
+    settings = ("data.format=tsv", f"data.store={tmp_path / 'shelf'}", "train.device=cpu")
+    done = command("data", "prepare", "--pairs", "-", *settings, stdin=rows)
+    assert done.code == 0, done.err
+    assert len(list((tmp_path / "shelf").glob("tokens-*"))) == 1
+
+
+def test_a_tag_that_is_never_trained_on_is_refused_early(command, texts, monkeypatch):
+    monkeypatch.chdir(texts.folder)
+    words = [f"data.valid_{side}=text.{side}" for side in ("src", "tgt")]
+    words += ["data.check=false", "data.valid_size=0", "data.tag=<triple>", "augment.bpe_dropout=0"]
+    done = command(*begin(texts, "run", *words))
+    assert (done.code, "<triple>, which no text has that is trained on. Use one of <double>" in done.err) == (1, True)
+    assert not (texts.folder / "run").exists()
+
+
 def test_a_deleted_line_is_refused_before_anything_is_made(command, tmp_path, text_files):
     pairs = list(zip(text_files.sources, text_files.targets, strict=True))
     (tmp_path / "a.en").write_text("".join(source + "\n" for source, _ in pairs), encoding="utf-8")
@@ -122,3 +140,27 @@ def test_a_deleted_line_is_refused_before_anything_is_made(command, tmp_path, te
     assert command("train", *files, "--allow", "misaligned", "model.layers=1").code == 0
     shown = command("train", *files[:-4], "--out", tmp_path / "other", "--allow", "misalinged")
     assert (shown.code, "misaligned" in shown.err) == (1, True)
+
+
+def test_what_a_killed_start_left_of_standard_input_is_no_hindrance(command, texts, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "stdin-x1.part").write_text("half a li")
+    settings = [s for s in SETTINGS if not s.startswith("train.steps")]
+    files = ("--src", texts.folder / FILES[0], "--tgt", texts.folder / FILES[1])
+    assert command("train", *files, *settings, "train.steps=1", "--out", out).code == 0
+    assert not list(out.glob("stdin-*"))
+
+
+def test_a_dataset_in_a_folder_is_found_from_anywhere(command, texts, tmp_path, monkeypatch):
+    import datasets
+
+    sources, targets = ((texts.folder / name).read_text().splitlines() for name in FILES)
+    datasets.Dataset.from_dict({"src": sources, "tgt": targets}).save_to_disk(str(tmp_path / "saved"))
+    monkeypatch.chdir(tmp_path)
+    settings = [s for s in SETTINGS if not s.startswith("train.steps")]
+    done = command("train", "--pairs", "hf:saved", *settings, "train.steps=2", "--out", tmp_path / "out")
+    assert done.code == 0, done.err
+    assert read_json(tmp_path / "out" / "config.json")["data"]["pairs"] == f"hf:{tmp_path / 'saved'}"
+    straight = texts.train("files", "train.steps=2")
+    assert digest(tmp_path / "out" / "model.safetensors") == digest(straight / "model.safetensors")

@@ -10,13 +10,12 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-import safetensors.torch
-import torch
-from safetensors import SafetensorError, safe_open
+from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    import torch
 
 MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 64 << 20
@@ -163,12 +162,16 @@ def check_manifest(folder: Path, needed: Iterable[str] = ()) -> None:
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
     """Writes tensors as safetensors, atomically, from contiguous copies on the CPU."""
+    import safetensors.torch  # brings torch, which not all who write files need
+
     plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     write_bytes(path, safetensors.torch.save(plain, dict(metadata) if metadata else None))
 
 
 def load_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Reads a safetensors file; a foreign or damaged one is a CheckpointError."""
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)

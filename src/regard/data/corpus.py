@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.core.errors import ConfigError, DataError
+from regard.core.types import SPECIALS
 from regard.data.addresses import is_path
-from regard.data.prepared import Shelf, read_plain, write_plain
+from regard.data.prepared import Shelf, from_home, read_plain, write_plain
 from regard.data.reading import PairReader, open_pairs, read_lines
 from regard.data.split import Division, Pairs, PairStream, SplitBy, divide, gathered
 from regard.data.survey import FileStream, FilterConfig, Survey, Text, sample_mask, survey
@@ -89,10 +90,26 @@ class DataConfig(FilterConfig):
                 raise ConfigError(f"setting {where}.weight", f"it is {corpus.weight}", "Use more than 0, at most 1000")
             if corpus.max_pairs < 0:
                 raise ConfigError(f"setting {where}.max_pairs", f"it is negative ({corpus.max_pairs})", "Use 0 or more")
-        if self.corpora and (self.src or self.tgt or self.pairs):
+        if self.corpora:
+            self._check_beside_corpora()
+
+    def _check_beside_corpora(self) -> None:
+        """Refuses settings of a single text that would silently not hold for several."""
+        if self.src or self.tgt or self.pairs:
             raise ConfigError(
                 "setting data.corpora", "other training files are given beside it", "Put them into data.corpora too"
             )
+        own = [f.name for f in dataclasses.fields(FilterConfig)]
+        if not any(getattr(self, f"{part}_{name}") for part in ("valid", "test") for name in ("src", "pairs")):
+            own += ["format", "columns", "tag"]  # beside corpora, these are about held-out files
+        plain = CorpusConfig()
+        for name in own:
+            if getattr(self, name) != getattr(plain, name):
+                raise ConfigError(
+                    f"setting data.{name}",
+                    "it does not hold for data.corpora, each of which has its own",
+                    f"Set {name} in every table of data.corpora that it is meant for",
+                )
 
 
 def _check_source(config: CorpusConfig | DataConfig, where: str) -> None:
@@ -104,6 +121,17 @@ def _check_source(config: CorpusConfig | DataConfig, where: str) -> None:
         )
     if config.tag and not _TAG.fullmatch(config.tag):
         raise ConfigError(f"setting {where}.tag", f"{config.tag!r} is not a word in <>", "Use one such as <news>")
+    if config.tag in SPECIALS:
+        raise ConfigError(f"setting {where}.tag", f"{config.tag} has another meaning already", "Use another word in <>")
+    held = [] if isinstance(config, CorpusConfig) else [config.valid_pairs, config.test_pairs]
+    if config.src and not any(held):
+        for name, none in (("format", ("auto", "text")), ("columns", ((),))):
+            if getattr(config, name) not in none:
+                raise ConfigError(
+                    f"setting {where}.{name}",
+                    f"{where}.src and {where}.tgt are plain text, got {getattr(config, name)!r}",
+                    f"Leave it out, or give one file with both sides as {where}.pairs",
+                )
 
 
 class Weighted(NamedTuple):
@@ -136,14 +164,14 @@ class Corpus:
         return np.repeat([part.weight for part in self.weights], [part.pairs for part in self.weights])
 
 
-def load_corpus(config: DataConfig) -> Corpus:
+def load_corpus(config: DataConfig, say: Callable[[str], None] | None = None) -> Corpus:
     """Reads, filters and divides a corpus. The same text and settings always give the same parts."""
     files: dict[str, str] = {}
     sources = texts_of(config, files)
     if is_small(config.store, [text.reader for text in sources["train"]]):
         return _divided(config, sources, files)
     shelf = Shelf.for_text(config.store, _key(config, sources))
-    made = shelf.made("text", "", lambda folder: _survey_into(folder, config, sources))
+    made = shelf.made("text", "", lambda folder: _survey_into(folder, config, sources), say)
     return _from_shelf(made, config, sources["train"], files, shelf)
 
 
@@ -210,7 +238,7 @@ def _open(
 def _in_folder(config: DataConfig, name: str) -> str:
     if not is_path(name):
         return name
-    return str(Path(config.folder).expanduser() / Path(name).expanduser())
+    return str(from_home(config.folder) / from_home(name))
 
 
 def is_small(store: str, readers: Sequence[PairReader]) -> bool:
@@ -222,7 +250,10 @@ def is_small(store: str, readers: Sequence[PairReader]) -> bool:
 
 
 def _key(config: DataConfig, texts: dict[str, list[Text]]) -> str:
-    """What a survey depends on: the files' content, and every setting that chooses among their pairs."""
+    """What a survey depends on: the files' content, and every setting that chooses among their pairs.
+
+    Weights choose none: runs that differ in nothing else share what is made.
+    """
     settings = {
         f.name: getattr(config, f.name)
         for f in dataclasses.fields(config)
@@ -330,6 +361,8 @@ def _fingerprint(config: DataConfig, found: Survey, held: dict[str, Pairs]) -> s
         digest.update(f"\n{name} {len(part)}\n".encode())
         for lines in (part.sources, part.targets):
             digest.update(("\n".join(lines) + "\n").encode(errors="surrogatepass"))
+    if len(found.masks) > 1:  # a line that moves from one text to the next gets another weight and tag
+        digest.update(json.dumps(found.counts).encode())
     sizes = [config.valid_size if "valid" not in held else 0, config.test_size if "test" not in held else 0]
     digest.update(json.dumps([sizes, config.split_by, config.split_seed, config.max_pairs]).encode())
     return digest.hexdigest()
@@ -362,7 +395,7 @@ def _survey_into(folder: Path, config: DataConfig, texts: dict[str, list[Text]])
             "lines": [len(mask) for mask in found.masks],
             "dropped": found.dropped,
             "filtered": dict(found.filtered),
-            "weights": [list(part) for part in _weights(texts["train"], found, division)],
+            "train": [part.pairs for part in _weights(texts["train"], found, division)],
             "set_apart": _set_apart(config, found, division),
         },
     )
@@ -383,7 +416,7 @@ def _from_shelf(folder: Path, config: DataConfig, texts: list[Text], files: dict
         files=files,
         dropped=known["dropped"],
         filtered=known["filtered"],
-        weights=tuple(Weighted(*part) for part in known["weights"]),
+        weights=tuple(Weighted(count, text.weight) for count, text in zip(known["train"], texts, strict=True)),
         tags=tuple(dict.fromkeys(text.tag for text in texts if text.tag)),
         set_apart=known["set_apart"],
         shelf=shelf,

@@ -7,6 +7,7 @@ A folder appears whole or not at all; processes that want the same one at once w
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -17,24 +18,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import CheckpointError, DataError
+from regard.core.errors import CheckpointError, ConfigError, DataError
 from regard.core.files import check_manifest, write_bytes, write_folder
 
-VERSION = 1  # of what is on the shelf; another one is never mistaken for it
+VERSION = 2  # of what is on the shelf, its format and what the filters leave out; another is never mistaken for it
 CACHE = "REGARD_CACHE"
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)  # as some file systems of clusters say
 
 
 def cache_folder() -> Path:
     """$REGARD_CACHE, or regard's folder where the system keeps caches."""
     if os.environ.get(CACHE):
-        return Path(os.environ[CACHE]).expanduser()
+        return from_home(os.environ[CACHE])
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = from_home("~/Library/Caches")
     elif os.name == "nt":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        base = from_home(os.environ.get("LOCALAPPDATA") or "~/AppData/Local")
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        base = from_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return base / "regard"
+
+
+def from_home(path: str) -> Path:
+    """A path whose ~ is the user's folder. There are users without one: in containers, and where HOME is not set."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise ConfigError(
+            f"path {path}", "the home folder that it begins with is not known", f"Set HOME, data.store or ${CACHE}"
+        ) from None
 
 
 def write_plain(path: Path, value: Any) -> None:
@@ -54,7 +66,9 @@ class Shelf:
 
     @classmethod
     def for_text(cls, store: str, key: str) -> Shelf:
-        return cls(Path(store).expanduser() if store else cache_folder() / "prepared", key)
+        if "\0" in store:
+            raise ConfigError("setting data.store", f"{store!r} is no path", "Name a folder")
+        return cls(from_home(store) if store else cache_folder() / "prepared", key)
 
     def place(self, kind: str, detail: str) -> Path:
         """Where a thing stands: its name depends on the text and on `detail`, all else that it is made of."""
@@ -67,25 +81,32 @@ class Shelf:
         """The folder of a thing. `fill` makes it, unless it is there already, whole and undamaged."""
         place = self.place(kind, detail)
         try:
+            if _is_whole(place):  # needs no lock, so that it is also found where nothing can be written
+                return place
             self.folder.mkdir(parents=True, exist_ok=True)
-            with _one_at_a_time(place, say):
+            with _one_at_a_time(place, say) as alone:
                 if _is_whole(place, say):
                     return place
-                for leftover in self.folder.glob(f".{place.name}.partial-*"):  # of a process that was killed
-                    shutil.rmtree(leftover, ignore_errors=True)
+                if alone:
+                    _remove_leftovers(place)
                 write_folder(place, fill)
-        except OSError as error:
-            if error.errno is None:
-                raise
+        except OSError as error:  # NumPy's own, when a disk is full, has neither number nor file
             raise DataError(
                 error.filename or place,
-                f"preparing the text failed ({error.strerror})",
+                f"preparing the text failed ({error.strerror or error})",
                 f"Make room there, or set data.store=FOLDER or ${CACHE} to a place with room",
             ) from error
         return place
 
 
-def _is_whole(place: Path, say: Callable[[str], None] | None) -> bool:
+def _remove_leftovers(place: Path) -> None:
+    """Removes what processes that were killed have left beside a thing. None may be at work on it."""
+    for kind in ("partial", "replaced"):
+        for leftover in place.parent.glob(f".{place.name}.{kind}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_whole(place: Path, say: Callable[[str], None] | None = None) -> bool:
     if not place.is_dir():
         return False
     try:
@@ -98,18 +119,26 @@ def _is_whole(place: Path, say: Callable[[str], None] | None) -> bool:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(place: Path, say: Callable[[str], None] | None) -> Iterator[None]:
-    """Waits until no other process makes the same thing. The lock ends with its process, however that ends."""
+def _one_at_a_time(place: Path, say: Callable[[str], None] | None) -> Iterator[bool]:
+    """Waits until no other process makes the same thing. The lock ends with its process, however that ends.
+
+    Gives False where there are no locks: both make it, and the second finds it made or replaces it.
+    """
     try:
         import fcntl
-    except ImportError:  # not on Windows: both make it, and the second finds it made or replaces it
-        yield
+    except ImportError:  # not on Windows
+        yield False
         return
     with open(place.with_name(f".{place.name}.lock"), "w") as file:
+        locked = True
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if say is not None:
                 say("Another process is preparing the same text; waiting for it.")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                raise
+            locked = False
+        yield locked

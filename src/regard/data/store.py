@@ -101,6 +101,8 @@ class TokenStore:
             if say is not None:
                 say(f"Preparing {len(pairs):,} pairs...")
             _write(folder, pairs, tokenizers, max_length, name)
+            for tokenizer in (tokenizers.source, tokenizers.target):
+                tokenizer.forget_words()
 
         folder = shelf.made("tokens", detail, fill, say)
         return cls.open(folder, weights)
@@ -112,7 +114,7 @@ class TokenStore:
 
         def rows(side: str) -> TokenRows:
             flat = np.memmap(folder / f"{side}.tokens", dtype=about["dtype"], mode="r")
-            return TokenRows(flat, np.load(folder / f"{side}.offsets.npy", allow_pickle=False))
+            return TokenRows(flat, np.load(folder / f"{side}.offsets.npy", mmap_mode="r", allow_pickle=False))
 
         kept = np.load(folder / "kept.npy", mmap_mode="r", allow_pickle=False)
         weights = None if weights is None else weights[kept]

@@ -29,9 +29,10 @@ class FilterConfig:
 
     def check_limits(self, where: str) -> None:
         for name in ("min_words", "max_words", "max_ratio"):
-            if getattr(self, name) < 0:
-                value = getattr(self, name)
-                raise ConfigError(f"setting {where}.{name}", f"it is negative ({value})", "Use 0 or more")
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                what = "negative" if value < 0 else "no number that limits anything"
+                raise ConfigError(f"setting {where}.{name}", f"it is {what} ({value})", "Use 0 or more")
         if 0 < self.max_words < self.min_words:
             raise ConfigError(
                 f"setting {where}.max_words",

@@ -134,6 +134,10 @@ class Tokenizer:
         known.update(zip(new, self.encode(new), strict=True))
         return [[i for word in line for i in known[word]] for line in lines]
 
+    def forget_words(self) -> None:
+        """Gives back the memory of the words that `encode_many` has met."""
+        self._words.clear()
+
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text."""
         try:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import regard
 from regard.core.errors import DataError
 from regard.data.addresses import STANDARD_INPUT
 from regard.data.bundle import PREFIX
 from regard.data.checks.report import Report
 from regard.data.corpus import DataConfig, is_small, texts_of
 from regard.data.prepared import Shelf, read_plain, write_plain
-from regard.data.reading import PairReader, spool_input
+from regard.data.reading import spool_input
 from regard.data.survey import Text
 from regard.training.progress import Reporter
 
@@ -45,7 +47,7 @@ def check_before_training(config: DataConfig, report: Reporter) -> None:
 
     known_names(config.allow)  # a misspelt name is an error even where nothing is found
     texts = texts_of(config)
-    held_out = {part: texts[part][0].reader for part in ("valid", "test") if part in texts}
+    held_out = {part: texts[part][0] for part in ("valid", "test") if part in texts}
     languages = (config.source_language, config.target_language)
     for text in texts["train"]:
         if all(name.startswith(PREFIX) for name in text.reader.names):  # checked when they were bundled
@@ -58,22 +60,28 @@ def check_before_training(config: DataConfig, report: Reporter) -> None:
 
 
 def _checked(
-    text: Text, held_out: Mapping[str, PairReader], languages: tuple[str, str], store: str, report: Reporter
+    text: Text, held_out: Mapping[str, Text], languages: tuple[str, str], store: str, report: Reporter
 ) -> Report:
     """The check of a text; that of a large one is kept beside its tokens, and not made twice."""
     from regard.data.checks.check import check_pairs
 
-    reader = text.reader
-    if is_small(store, [reader]):
-        return check_pairs(reader, held_out=held_out, languages=languages)
-    readers = {"": reader, **held_out}
-    parts = [f"{name} {one.content_hash()} {type(one).__name__} {list(text.columns)}" for name, one in readers.items()]
-    shelf = Shelf.for_text(store, hashlib.sha256("\n".join([*parts, *languages]).encode()).hexdigest())
+    def check() -> Report:
+        readers = {name: part.reader for name, part in held_out.items()}
+        return check_pairs(text.reader, held_out=readers, languages=languages)
+
+    if is_small(store, [text.reader]):
+        return check()
+    # with the names of the files, which may claim languages and stand in what is said, and the version of the checks
+    parts = [
+        [name, part.reader.content_hash(), type(part.reader).__name__, part.columns, part.reader.names]
+        for name, part in {"": text, **held_out}.items()
+    ]
+    plain = json.dumps([parts, languages, regard.__version__])
+    shelf = Shelf.for_text(store, hashlib.sha256(plain.encode(errors="surrogateescape")).hexdigest())
 
     def fill(folder: Path) -> None:
         report.say("Checking the text...")
-        found = check_pairs(reader, held_out=held_out, languages=languages)
-        write_plain(folder / "report.json", found.to_plain())
+        write_plain(folder / "report.json", check().to_plain())
 
     return Report.from_plain(read_plain(shelf.made("check", "", fill, report.say) / "report.json"))
 

@@ -25,11 +25,13 @@ def new_folder(folder: Path) -> Path:
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # a run killed before it had written its first file may have left its lock and a half-written one
-        strangers = [e for e in folder.iterdir() if e.name != LOCK and not e.name.startswith(f".{RUN}.partial-")]
-        if strangers:
+        # a run killed before it had written its first file may have left its lock, a half-written one, standard input
+        own = (f".{RUN}.partial-", "stdin-")
+        if any(e.name != LOCK and not e.name.startswith(own) for e in folder.iterdir()):
             raise ConfigError(folder, "the folder is not empty", "Give another --out")
         remove_partials(folder)
+        for leftover in folder.glob("stdin-*"):
+            leftover.unlink()
     except OSError as error:
         raise ConfigError(folder, f"the folder cannot be made ({error.strerror})", "Give another --out") from None
     return folder

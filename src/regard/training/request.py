@@ -8,7 +8,8 @@ from typing import Any
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
-from regard.data.addresses import is_path
+from regard.data.addresses import DATASETS, is_path
+from regard.data.prepared import from_home
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import build_run_config, read_recipe
 from regard.training.sizes import heads_for
@@ -97,7 +98,7 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _anchor(values: Mapping[str, Any]) -> None:
-    """Makes the data's folder absolute, so that the run can be resumed from anywhere."""
+    """Makes the data's folder and its store absolute, so that the run can be resumed from anywhere."""
     data = values["data"]
     paths = [
         value
@@ -105,10 +106,22 @@ def _anchor(values: Mapping[str, Any]) -> None:
         for key, value in section.items()
         if key.endswith(("src", "tgt", "pairs")) and value and isinstance(value, str)
     ]
-    if any(_absolute(path) != path for path in paths):
-        data["folder"] = str(Path(data.get("folder", "")).expanduser().absolute())
+    for section in (data, *data.get("corpora", ())):
+        for key, value in section.items():
+            if isinstance(value, str) and value.startswith(DATASETS):
+                section[key] = _absolute(value)
+    if any(is_path(path) and _absolute(path) != path for path in paths):
+        data["folder"] = str(from_home(data.get("folder", "")).absolute())
+    if data.get("store") not in (None, "", "memory"):
+        data["store"] = str(from_home(data["store"]).absolute())
 
 
 def _absolute(path: str) -> str:
     """A path from the root; other addresses (bundled:NAME, hf:NAME, - for standard input) as they are."""
-    return path if not is_path(path) else str(Path(path).expanduser().absolute())
+    if is_path(path):
+        return str(from_home(path).absolute())
+    if path.startswith(DATASETS):  # a folder, perhaps with a split behind it
+        place, colon, split = path.removeprefix(DATASETS).partition(":")
+        if from_home(place).is_dir():
+            return f"{DATASETS}{from_home(place).absolute()}{colon}{split}"
+    return path

@@ -187,7 +187,7 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     data = build_run_config(_sections(saved)).data
     if not (folder / DATA).exists():  # a run that goes on has been checked when it began
         check_before_training(data, report)
-    corpus = load_corpus(data)
+    corpus = load_corpus(data, report.say)
     if not saved.get("resolved"):
         values = request["given"]
         if request.get("choose_sizes"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,11 +12,12 @@ import torch
 
 from regard.core import config as configuration
 from regard.core.device import choose_device
+from regard.core.errors import ConfigError
 from regard.data.corpus import Corpus, load_corpus
 from regard.data.store import TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.models.base import Writer, build_model
-from regard.training.checking import check_before_training
+from regard.training.checking import check_before_training, keep_input
 from regard.training.config import RunConfig, build_run_config
 from regard.training.progress import Reporter
 from regard.training.request import gather
@@ -46,9 +48,15 @@ def prepare(
     """Checks and tokenises the text of a run beforehand. `regard.train` with the same arguments then starts at once."""
     report = report or Reporter()
     values = with_allowed(gather(recipe, {"src": src, "tgt": tgt, "pairs": pairs}, settings, None), allow)
+    with tempfile.TemporaryDirectory(prefix="regard-stdin-") as place:
+        keep_input(values["data"], Path(place))
+        return _prepared(recipe, values, report)
+
+
+def _prepared(recipe: str | None, values: dict[str, Any], report: Reporter) -> Prepared:
     config = build_run_config(values)
     check_before_training(config.data, report)
-    corpus = load_corpus(config.data)
+    corpus = load_corpus(config.data, report.say)
     if recipe is None:
         config = build_run_config(configuration.merge(sizes_for(corpus, values, fine_tuning=False), values))
     tokenizers = train_tokenizers(corpus, config.tokenizer, report)
@@ -80,6 +88,12 @@ def sizes_for(corpus: Corpus, values: Mapping[str, Any], fine_tuning: bool) -> d
 
 
 def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) -> TokenizerPair:
+    for tag in sorted({*corpus.valid.tags, *corpus.test.tags} - {"", *corpus.tags}):
+        raise ConfigError(
+            "setting data.tag",
+            f"the held-out text has the tag {tag}, which no text has that is trained on",
+            f"Use one of {', '.join(corpus.tags)}" if corpus.tags else "Leave it out",
+        )
     if corpus.shelf is None:
         return TokenizerPair.train_on(corpus.train, config, corpus.tags)
     detail = f"{configuration.to_plain(config)}\n{library.__version__}"

@@ -203,12 +203,39 @@ def test_contradictory_settings(files, settings, message):
         {"columns": ("0",)},
         {"corpora": (CorpusConfig(weight=0.0),)},
         {"max_ratio": 0.5},
+        {"max_ratio": float("nan")},
         {"tag": "two words"},
+        {"tag": "<s>"},
+        {"corpora": (CorpusConfig(src="a", tgt="b", tag="</s>"),)},
     ],
 )
 def test_impossible_settings(settings):
     with pytest.raises(ConfigError):
         DataConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"src": "a", "tgt": "b", "format": "csv"}, r"data\.format: data\.src and data\.tgt are plain text"),
+        ({"src": "a", "tgt": "b", "columns": ("x", "y")}, r"data\.columns: data\.src and data\.tgt are plain text"),
+        ({"corpora": (CorpusConfig(src="a", tgt="b", format="tsv"),)}, r"data\.corpora\[0\]\.format: .*plain text"),
+        ({"corpora": (CorpusConfig(src="a", tgt="b"),), "max_words": 9}, r"data\.max_words: it does not hold"),
+        ({"corpora": (CorpusConfig(src="a", tgt="b"),), "filters": ("x",), "valid_src": "v", "valid_tgt": "w"},
+         r"data\.filters: it does not hold for data\.corpora.*Set filters in every table"),
+        ({"corpora": (CorpusConfig(src="a", tgt="b"),), "tag": "<x>"}, r"data\.tag: it does not hold"),
+    ],
+)  # fmt: skip
+def test_settings_that_would_do_nothing(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        DataConfig(**settings)
+
+
+def test_settings_for_held_out_files_beside_others():
+    corpora = (CorpusConfig(src="a", tgt="b", tag="<x>"),)
+    DataConfig(corpora=corpora, valid_pairs="v", format="tsv", columns=("1", "0"), tag="<x>")
+    DataConfig(src="a", tgt="b", valid_pairs="v", format="tsv", columns=("1", "0"))
+    DataConfig(src="a", tgt="b", format="text")
 
 
 def test_config_round_trip():

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from regard.core.errors import DataError
+from regard.core.errors import ConfigError, DataError
 from regard.data.prepared import Shelf, cache_folder
 
 fork = multiprocessing.get_context("fork")
@@ -103,6 +103,61 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(shelf):
     with pytest.raises(DataError, match=r"preparing the text failed \(No space left on device\).*data\.store"):
         shelf.made("kind", "", fill)
     assert [path.name for path in shelf.folder.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_full_disk_as_numpy_tells_it(shelf):
+    def fill(folder):
+        raise OSError("100000 requested and 8176 written")  # what np.save says: no number, no file
+
+    with pytest.raises(DataError, match=r"preparing the text failed \(100000 requested.*data\.store"):
+        shelf.made("kind", "", fill)
+
+
+def test_what_is_made_is_found_where_nothing_can_be_written(shelf, monkeypatch):
+    place = shelf.made("kind", "", lambda folder: (folder / "thing").write_text("made"))
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("regard.data.prepared.open", read_only, raising=False)
+    monkeypatch.setattr("regard.data.prepared.write_folder", read_only)
+    assert shelf.made("kind", "", lambda _: None) == place
+    with pytest.raises(DataError, match="Read-only file system"):
+        shelf.made("kind", "other", lambda _: None)
+
+
+def test_without_locks_it_is_made_and_nobody_elses_work_removed(shelf, monkeypatch):
+    import fcntl
+
+    def none(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    others = shelf.folder / f".{shelf.place('kind', '').name}.partial-999999"
+    others.mkdir(parents=True)
+    place = shelf.made("kind", "", lambda folder: (folder / "thing").write_text("made"))
+    assert (place / "thing").read_text() == "made"
+    assert others.is_dir()
+
+
+def test_what_was_being_replaced_is_removed_too(shelf):
+    old = shelf.folder / f".{shelf.place('kind', '').name}.replaced-999999"
+    old.mkdir(parents=True)
+    shelf.made("kind", "", lambda folder: (folder / "thing").write_text("made"))
+    assert not old.exists()
+
+
+def test_a_user_without_a_home_is_told(monkeypatch, tmp_path):
+    def nobody(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("REGARD_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pathlib.Path.expanduser", nobody)
+    with pytest.raises(ConfigError, match=r"home folder .* is not known.*Set HOME, data\.store or \$REGARD_CACHE"):
+        cache_folder()
+    with pytest.raises(ConfigError, match=r"data\.store: 'a\\x00b' is no path"):
+        Shelf.for_text("a\0b", "key")
 
 
 def test_other_errors_pass_and_leave_nothing(shelf):

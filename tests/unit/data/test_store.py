@@ -75,6 +75,33 @@ def test_a_text_on_the_shelf_is_the_text_in_memory(folder, tmp_path, case):
     assert len(list((tmp_path / "shelf").glob("text-*"))) == 1
 
 
+def test_other_weights_hold_on_the_same_shelf(folder):
+    one, two = (dataclasses.replace(c, filters=(), max_words=0, max_ratio=0.0, max_pairs=0) for c in SEVERAL)
+    data = DataConfig(folder=str(folder), store=str(folder / "shelf"), corpora=(one, two))
+    first = load_corpus(data)
+    other = load_corpus(dataclasses.replace(data, corpora=(one, dataclasses.replace(two, weight=7.0))))
+    assert [part.weight for part in first.weights] == [2.5, 0.5]
+    assert [part.weight for part in other.weights] == [2.5, 7.0]
+    assert [part.pairs for part in other.weights] == [part.pairs for part in first.weights]
+    assert len(list((folder / "shelf").glob("text-*"))) == 1
+
+
+def test_a_line_that_moves_to_the_next_text_is_noticed(folder):
+    data = DataConfig(
+        folder=str(folder),
+        store="memory",
+        corpora=(CorpusConfig(src="a.en", tgt="a.de"), CorpusConfig(src="b.en", tgt="b.de", weight=3.0)),
+    )
+    before = load_corpus(data)
+    for side in ("en", "de"):
+        first, second = ((folder / f"{name}.{side}").read_text().splitlines(keepends=True) for name in "ab")
+        (folder / f"a.{side}").write_text("".join(first[:-1]))
+        (folder / f"b.{side}").write_text("".join(first[-1:] + second))
+    after = load_corpus(data)
+    assert after.train == before.train
+    assert after.fingerprint != before.fingerprint
+
+
 def test_what_is_left_out_is_counted(folder):
     corpus = load_corpus(dataclasses.replace(config(folder), src="", tgt="", corpora=SEVERAL))
     assert corpus.dropped == 2
