@@ -72,6 +72,12 @@ def _show(result: CleanResult, console: Console) -> None:
         read += f" and {result.target_lines:,}"
     kept = f"{result.kept:,} pairs kept of {read} lines, in {result.seconds:.1f} s"
     console.print(Text(kept, style="bold"))
+    if 2 * result.kept < min(result.source_lines, result.target_lines):
+        console.print(
+            Text(
+                "Warning: more than half of the text is dropped. `regard data check` on it says why.", style="bold red"
+            )
+        )
     for found in result.misaligned[:10]:
         console.print(Text(f"Out of step: source lines {found.begin + 1:,} to {found.end:,}{_repair(found.shift)}"))
     if len(result.misaligned) > 10:

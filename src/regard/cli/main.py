@@ -302,6 +302,7 @@ def run() -> None:
         except RegardError as error:
             sys.exit(_fail(str(error), 1))
         except KeyboardInterrupt:
+            print("Stopped.", file=sys.stderr)
             sys.exit(130)
         except OSError as error:
             if error.errno is None:

@@ -192,10 +192,10 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         values = request["given"]
         if request.get("choose_sizes"):
             chosen = sizes_for(corpus, values, fine_tuning=request.get("start_from") is not None)
+            listed = _as_settings(chosen, values)
             values = configuration.merge(chosen, values)
-            report.say(
-                f"Chosen from the data: {_as_settings(chosen, values)}. Change any of it with section.key=value."
-            )
+            if listed:
+                report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
         saved = configuration.to_plain(build_run_config(values))
     config = build_run_config(_sections(saved))
     _set_threads(folder, config)
@@ -246,8 +246,14 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     return RunResult(folder, None, scores, trainer.summary())
 
 
-def _as_settings(chosen: Mapping[str, Any], values: Mapping[str, Any]) -> str:
-    return " ".join(f"{section}.{key}={values[section][key]}" for section, part in chosen.items() for key in part)
+def _as_settings(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """What was chosen and not given, as the user would write it."""
+    return " ".join(
+        f"{section}.{key}={value}"
+        for section, part in chosen.items()
+        for key, value in part.items()
+        if key not in given.get(section, {})
+    )
 
 
 def _sections(saved: Mapping[str, Any]) -> dict[str, Any]:

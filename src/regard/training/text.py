@@ -75,7 +75,8 @@ def _prepared(recipe: str | None, values: dict[str, Any], report: Reporter) -> P
 
 def with_allowed(values: dict[str, Any], allow: Iterable[str]) -> dict[str, Any]:
     """Values of a run with more findings allowed."""
-    allowed = list(dict.fromkeys([*values["data"].get("allow", ()), *allow]))
+    given = values["data"].get("allow", ())
+    allowed = list(dict.fromkeys([*([given] if isinstance(given, str) else given), *allow]))
     return configuration.merge(values, {"data": {"allow": allowed}}) if allowed else values
 
 

@@ -58,6 +58,7 @@ FILTERS: dict[str, bool] = {
     "near-duplicates": False,
 }
 _REPAIRED = ("misaligned", "unrelated", "line-counts")
+_CUT_OFF = 50  # so many more lines at the end of one side were not lost on the way: it goes on where the other ends
 _NEVER_KEPT = ("not-utf8", "lone-surrogates")  # the clean text is UTF-8
 _CHUNK = 10_000
 _SAMPLE = 20_000
@@ -137,6 +138,13 @@ def clean_pairs(
             misaligned=survey.verdict.damage if survey.verdict is not None else (),
             seconds=time.monotonic() - began,
         )
+        if not result.kept:
+            most = max(result.dropped, key=lambda name: result.dropped[name], default="misaligned")
+            raise DataError(
+                " and ".join(reader.names),
+                f"no pair is left, most are dropped for {most}",
+                f"`regard data check` says more; --keep {most} keeps them, unless they are not text at all",
+            )
         folder.write(REPORT, json_text(_report(result, reader, chosen, mending, held_out or {}, command)))
         folder.finish()
     return result
@@ -240,7 +248,13 @@ def _pieces(reader: PairReader, survey: _Survey, mend: bool) -> list[Piece]:
     if not pieces:
         raise DataError(where, "no line of the two sides belongs to the other side", "Check that the files are a pair")
     last = pieces[-1]
-    if sources != targets and sources - last.source_begin != targets - last.target_begin:
+    over = abs((sources - last.source_begin) - (targets - last.target_begin))  # lines at the end without a partner
+    cut_off = (
+        survey.verdict is not None
+        and over >= _CUT_OFF
+        and last.length == min(sources - last.source_begin, targets - last.target_begin)
+    )
+    if sources != targets and over and not cut_off:
         found = "and where lines are missing cannot be found" if mend else "and --keep misaligned leaves that"
         raise DataError(
             where,

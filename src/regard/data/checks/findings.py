@@ -66,7 +66,7 @@ RULES: dict[str, Rule] = {
     "copied-source": Rule(
         "a target that is a copy of its source", 0.005, 0.25, "{have} the source again as target", _CLEAN_DROPS),
     "duplicates": Rule(
-        "pairs that stand there more than once", 0.05, 0.50, "{are} exact copies of earlier ones", _CLEAN_DROPS,
+        "pairs that stand there more than once", 0.05, 0.50, "repeat{s} an earlier one exactly", _CLEAN_DROPS,
         least=10_000),  # small texts that repeat themselves are made for trying things out
     "near-duplicates": Rule(
         "pairs that are the same but for case, punctuation, digits and white space", 0.05, _NEVER,
@@ -157,10 +157,11 @@ def known_names(names: Iterable[str]) -> frozenset[str]:
     given = frozenset(names)
     for name in sorted(given):
         if name not in FINDINGS:
-            near = difflib.get_close_matches(name, FINDINGS, n=1, cutoff=0.0)
+            near = difflib.get_close_matches(name, FINDINGS, n=1, cutoff=0.5)
+            meant = f"Did you mean {near[0]}? " if near else ""
             raise DataError(
                 f"--allow {name}",
                 "there is no finding of this name",
-                f"Did you mean {near[0]}? All names are shown by `regard data findings`",
+                f"{meant}All names are shown by `regard data findings`",
             )
     return given

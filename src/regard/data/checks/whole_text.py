@@ -77,7 +77,7 @@ def _described(stretches: Sequence[Misaligned]) -> list[str]:
         ):
             rest.pop(0)
             parts.append(
-                f"lines {found.begin + 1:,} and {found.begin + 2:,} seem to be swapped ({found.nats:.0f} nats)"
+                f"lines {found.begin + 1:,} and {found.begin + 2:,} seem to be swapped ({found.nats:,.0f} nats)"
             )
         else:
             parts.append(_describe(found))
@@ -88,10 +88,10 @@ def _describe(found: Misaligned) -> str:
     fit, their = ("fits", "its") if found.end - found.begin == 1 else ("fit", "their")
     lines = stretch(found.begin, found.end)
     if found.shift is None:
-        return f"{lines} {fit} neither {their} target nor those near it ({found.nats:.0f} nats)"
+        return f"{lines} {fit} neither {their} target nor those near it ({found.nats:,.0f} nats)"
     far = f"{abs(found.shift)} {'line' if abs(found.shift) == 1 else 'lines'}"
     far += " further on" if found.shift > 0 else " further back"
-    return f"{lines} {fit} the target {far} better than {their} own ({found.nats:.0f} nats)"
+    return f"{lines} {fit} the target {far} better than {their} own ({found.nats:,.0f} nats)"
 
 
 def _near(found: Misaligned) -> str:

@@ -174,7 +174,7 @@ class ByteFile:
         try:
             yield
         except FileNotFoundError:
-            raise DataError(self.name, "there is no such file", "Check the path and data.folder") from None
+            raise DataError(self.name, "there is no such file", "Check the path") from None
         except PermissionError:
             raise DataError(
                 self.name, "reading the file is not permitted", "Change its permissions, or copy it"

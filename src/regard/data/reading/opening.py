@@ -58,6 +58,8 @@ def open_pairs(paths: Sequence[str | Path], format: str = "auto", columns: Seque
         return DatasetPairs(places[0], columns)
     if found[0] == "text":
         unknown = places[0] == _STANDARD_INPUT and format == "auto"
+        if places[0] != _STANDARD_INPUT:
+            ByteFile(places[0])  # what is no file at all is said first
         raise DataError(
             standard_input.NAME if places[0] == _STANDARD_INPUT else places[0],
             "its format is not known" if unknown else "a single file of plain text holds only one side",

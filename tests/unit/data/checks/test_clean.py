@@ -317,11 +317,13 @@ def test_misaligned_lines_can_be_kept(tmp_path: Path) -> None:
     assert result.misaligned == ()
 
 
-@pytest.mark.parametrize("chosen", [None, ["duplicates"]])
-def test_files_of_different_length_without_an_explanation_are_refused(tmp_path: Path, chosen: list[str] | None) -> None:
+@pytest.mark.parametrize(("chosen", "lines"), [(None, 1160), (["duplicates"], 900)])
+def test_files_of_different_length_without_an_explanation_are_refused(
+    tmp_path: Path, chosen: list[str] | None, lines: int
+) -> None:
     pairs = whole_pairs()
-    with pytest.raises(DataError, match=r"text\.de: the first has 1,200 lines and the second 900, and "):
-        clean(tmp_path, Pairs([*pairs.sources], pairs.targets[:900]), filters=chosen)
+    with pytest.raises(DataError, match=rf"text\.de: the first has 1,200 lines and the second {lines:,}, and "):
+        clean(tmp_path, Pairs([*pairs.sources], pairs.targets[:lines]), filters=chosen)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["text.de", "text.en"]
 
 
@@ -579,3 +581,27 @@ def test_two_at_once_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         clean_pairs(open_pairs(files), tmp_path / "out", filters=[])
     assert left(tmp_path / "out") == ["theirs"]
     assert left(tmp_path) == ["out", "text.de", "text.en"]
+
+
+def test_a_side_that_was_cut_off_keeps_its_partners(tmp_path):
+    """What one side has more at its end was never there on the other; nothing was lost in between."""
+    pairs = whole_pairs()
+    sources, targets = pairs.sources, pairs.targets
+    (tmp_path / "a.en").write_text("".join(line + "\n" for line in sources), encoding="utf-8")
+    (tmp_path / "a.de").write_text("".join(line + "\n" for line in targets[:-200]), encoding="utf-8")
+    result = clean_pairs(open_pairs([tmp_path / "a.en", tmp_path / "a.de"], "text"), tmp_path / "out")
+    assert result.kept >= len(sources) - 210
+    kept = (tmp_path / "out" / "a.en").read_text(encoding="utf-8").splitlines()
+    assert kept == [line for line in sources[:-200] if line in set(kept)]
+    (tmp_path / "b.de").write_text("".join(line + "\n" for line in targets[:-3]), encoding="utf-8")
+    with pytest.raises(DataError, match="cannot be found"):
+        clean_pairs(open_pairs([tmp_path / "a.en", tmp_path / "b.de"], "text"), tmp_path / "other")
+
+
+def test_nothing_left_is_an_error_and_leaves_nothing(tmp_path):
+    text = "".join(line + "\n" for line in whole_pairs().sources if len(line.split()) > 5)
+    for name in ("a.en", "b.en"):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="no pair is left, most are dropped for copied-source"):
+        clean_pairs(open_pairs([tmp_path / "a.en", tmp_path / "b.en"], "text"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

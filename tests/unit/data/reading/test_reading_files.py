@@ -225,7 +225,7 @@ def test_an_archive_without_its_ending(tmp_path, ending, pack, raw):
 
 def test_what_is_no_regular_file(tmp_path, monkeypatch):
     assert refusal(read_lines, tmp_path / "missing") == (
-        f"{tmp_path / 'missing'}: there is no such file. Check the path and data.folder."
+        f"{tmp_path / 'missing'}: there is no such file. Check the path."
     )
     assert refusal(read_lines, tmp_path) == f"{tmp_path}: it is a directory, not a text file. Name a file in it."
     assert refusal(read_lines, "a\0b") == "a\0b: the file cannot be read (embedded null byte). Check the path."
