@@ -15,7 +15,7 @@ from regard.core.errors import DataError
 from regard.data.checks import whole_text
 from regard.data.checks.alignment import AlignmentFeatures, AlignmentVerdict, judge
 from regard.data.checks.block import PairBlock, blocks_of
-from regard.data.checks.collecting import Gathered, Gathering
+from regard.data.checks.collecting import Gathered, Gathering, example
 from regard.data.checks.duplicates import HeldOutPairs, SeenPairs, SimilarPairs
 from regard.data.checks.findings import FINDINGS, ORDER, known_names
 from regard.data.checks.languages import claimed_by_names
@@ -28,6 +28,7 @@ from regard.data.split import Pairs
 __all__ = ["FINDINGS", "PairSource", "check_pairs", "known_names", "profile_of"]
 
 _SAMPLE = 20_000
+_SHOWN = 3  # stretches of lines that an example is shown of
 _MARK = "\ufeff"
 _SEVERITIES = ("damage", "warning", "note")
 
@@ -74,7 +75,8 @@ def check_pairs(
         verdict = judging.result()
     if not work.gathering.pairs:
         raise DataError(" and ".join(reader.names), "it has no pairs of lines", "Give a file with some")
-    findings = [dataclasses.replace(f, allowed=f.name in allowed) for f in work.findings(reader.names, verdict)]
+    found = [_with_examples(reader, one, verdict) for one in work.findings(reader.names, verdict)]
+    findings = [dataclasses.replace(f, allowed=f.name in allowed) for f in found]
     findings.sort(key=lambda f: (_SEVERITIES.index(f.severity), ORDER[f.name]))
     extra = {
         "languages": [side.language.code for side in (profile.source, profile.target)],
@@ -102,6 +104,24 @@ def profile_of(reader: PairSource, languages: tuple[str, str] = ("", "")) -> Pro
             sample = Pairs(sample.sources[::2], sample.targets[::2])
             step *= 2
     return Profile.learn(sample, claimed)
+
+
+def _with_examples(reader: PairSource, found: Finding, verdict: AlignmentVerdict) -> Finding:
+    """A finding about stretches of lines with pairs from the middle of the first of them, as they stand in the files."""
+    if found.name not in ("misaligned", "unrelated") or found.examples:
+        return found
+    stretches = [s for s in verdict.damage or verdict.doubtful if (s.shift is None) == (found.name == "unrelated")]
+    wanted = sorted({(s.begin + s.end) // 2 for s in stretches[:_SHOWN]})
+    examples, begin = [], 0
+    for chunk in reader.chunks(raw=True):
+        whole = min(len(chunk.sources), len(chunk.targets))
+        for place in wanted:
+            if begin <= place < begin + whole:
+                examples.append(example(place + 1, chunk.sources[place - begin], chunk.targets[place - begin]))
+        begin += whole
+        if not wanted or begin > wanted[-1] or whole < len(chunk.sources):
+            break
+    return dataclasses.replace(found, examples=tuple(examples))
 
 
 class _Work:

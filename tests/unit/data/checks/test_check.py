@@ -340,6 +340,9 @@ def test_doubtful_stretches_are_warnings(monkeypatch):
         "lines 201 to 205 fit the target 2 lines further back better than their own (25 nats); and 2 more such places."
     )
     assert found.todo == "Compare both sides at line 11."
+    assert [shown.line for shown in found.examples] == sorted({(s.begin + s.end) // 2 + 1 for s in doubtful[:3]})
+    for shown in found.examples:
+        assert (shown.source, shown.target) == (S[shown.line - 1], T[shown.line - 1])
 
 
 def test_unequal_files_are_refused_even_where_no_place_is_found(without_alignment):
