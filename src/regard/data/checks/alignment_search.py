@@ -79,6 +79,10 @@ def judge_lines(source: SideArrays, target: SideArrays, max_shift: int | None = 
     damage, doubtful = _weighed(found, lines)
     many = len(swapped) // 2 >= max(_MANY_SWAPS, _MANY_SWAPS_SHARE * lines)
     (damage if many else doubtful).extend(swapped)
+    # Text that repeats itself may fit by many shifts, unless it is numbers that tell its lines apart.
+    numbered = np.mean(source.numbers != 0) > 0.5
+    if damage and not numbered and min(_variety(source), _variety(target)) < _LEAST_VARIETY:
+        damage, doubtful = [], damage + doubtful
     return AlignmentVerdict(
         damage=tuple(sorted(damage, key=lambda one: one.begin)),
         doubtful=tuple(sorted(doubtful, key=lambda one: one.begin)),
@@ -265,7 +269,7 @@ def _apart(found: Sequence[Misaligned], swapped: Sequence[Misaligned]) -> tuple[
 
 
 def _variety(side: SideArrays) -> float:
-    """The share of different lines."""
+    """The share of different lines, numbers left out."""
     values = side.prints.astype(np.uint64) << np.uint64(16)
     values |= side.lengths.astype(np.uint64) << np.uint64(8) | side.marks
     return np.unique(values).size / side.lines

@@ -380,3 +380,16 @@ def test_the_same_text_gets_the_same_verdict():
     assert judge(features) == judge(features)
     features.add(Pairs(["One more."], ["Noch einer."]))
     assert judge(features).lines == 2_001
+
+
+@pytest.mark.parametrize("lines", [200, 1000, 5000])
+def test_text_that_repeats_itself_is_not_refused(lines):
+    """Sentences from a template, in turn: the next line is as good a partner as the line's own."""
+    places = [(i % 3, i % 7 % 3, i % 5 % 3) for i in range(lines)]
+    words = (("cat", "dog", "bird"), ("sees", "eats", "likes"), ("fish", "mouse", "man"))
+    others = (("katze", "hund", "vogel"), ("sieht", "isst", "mag"), ("fisch", "maus", "mann"))
+    sources = [f"the {words[0][a]} {words[1][b]} the {words[2][c]} ." for a, b, c in places]
+    targets = [f"die {others[0][a]} {others[1][b]} den {others[2][c]} ." for a, b, c in places]
+    features = AlignmentFeatures()
+    features.add(Pairs(sources, targets))
+    assert judge(features).damage == ()
