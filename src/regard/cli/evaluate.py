@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regard.cli.outputs import check_outputs
 from regard.cli.translate import in_options, one_line
-from regard.core.errors import ConfigError, DataError
+from regard.core.errors import ConfigError
 from regard.core.files import write_bytes
 from regard.evaluation.plots import FORMATS, draw_lengths, save_figure
 from regard.evaluation.run import Evaluation, System, evaluate
@@ -60,15 +61,7 @@ def _check_outputs(plot: Path | None, out: Path | None, inputs: list[Path]) -> N
     """Before the long work: the files can be written, and none of them is one that is read."""
     if plot is not None and plot.suffix.lower() not in FORMATS:
         raise ConfigError(plot, f"{plot.suffix or 'no suffix'!r} is no format of pictures", f"Use {', '.join(FORMATS)}")
-    for path in (plot, out):
-        if path is None:
-            continue
-        if path.is_dir():
-            raise DataError(path, "it is a directory, and a file is to be written", "Give the name of a file")
-        if not path.absolute().parent.is_dir():
-            raise DataError(path, "its folder does not exist", f"Make {path.parent} first")
-        if path.exists() and any(other.exists() and path.samefile(other) for other in inputs):
-            raise DataError(path, "it would be written over, and it is one of the files to read", "Give another name")
+    check_outputs((plot, out), inputs)
 
 
 def _show(result: Evaluation) -> None:

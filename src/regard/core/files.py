@@ -31,7 +31,8 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Makes sure that a file, or the names in a folder, are on the disk."""
     if os.name == "nt":  # Windows syncs neither folders nor files opened for reading
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -50,7 +51,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
-        _sync(path.parent)
+        sync(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -86,15 +87,15 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
         fill(partial)
         write_manifest(partial)
         for file in partial.iterdir():
-            _sync(file)
-        _sync(partial)
+            sync(file)
+        sync(partial)
         if final.exists():
             os.rename(final, replaced)
             os.rename(partial, final)
             shutil.rmtree(replaced, ignore_errors=True)
         else:
             os.rename(partial, final)
-        _sync(final.parent)
+        sync(final.parent)
     except BaseException:
         if replaced.exists() and not final.exists():
             os.rename(replaced, final)

@@ -199,7 +199,7 @@ def _receive(
     url: str,
 ) -> int:
     done = begin
-    with _writing(part):
+    with writing(part):
         # A server that sends everything has another file now, or cannot send a part.
         stream = open(part, "ab" if begin else "wb")  # noqa: SIM115 (closing it may fail too)
     try:
@@ -211,11 +211,11 @@ def _receive(
                     f"the server sends more than the {limit} bytes expected",
                     "Try again later, or use --from FOLDER",
                 )
-            with _writing(part):
+            with writing(part):
                 stream.write(block)
             if progress is not None:
                 progress(name, done, total)
-        with _writing(part):
+        with writing(part):
             stream.flush()
             os.fsync(stream.fileno())
     finally:
@@ -225,7 +225,8 @@ def _receive(
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
+    """Turns what fails while a file is written into an error for the user."""
     try:
         yield
     except OSError as error:
@@ -406,7 +407,7 @@ def _state(path: Path) -> Path:
 
 
 def _write_state(path: Path, value: dict[str, Any]) -> None:
-    with _writing(path):
+    with writing(path):
         _state(path).write_text(json.dumps(value), encoding="utf-8")
 
 

@@ -16,8 +16,9 @@ from typing import IO, Any
 
 from regard import __version__
 from regard.core.errors import DataError
+from regard.core.files import sync
 from regard.data.catalogue import Corpus, Download, Piece, TextFile, readable_size
-from regard.data.downloading import Patience, Progress, digests, disk_error, download, mismatch
+from regard.data.downloading import Patience, Progress, digests, download, mismatch, writing
 from regard.data.unpacking import ENDINGS, convert, extract, is_archive, open_text
 
 try:
@@ -77,7 +78,7 @@ def fetch_corpus(
         origins = _Local(corpus, work, local) if local else _Remote(corpus, work, mirror, progress, patience)
         origins.gather(wanted)
         whole = work / "whole"
-        with _on_disk(whole):
+        with writing(whole):
             whole.mkdir()
             made = {file.name: origins.make(file, whole / file.name) for file in wanted}
             if found.recorded:
@@ -193,7 +194,7 @@ class _Remote(_Origins):
     def gather(self, wanted: Iterable[TextFile]) -> None:
         folder, members = self.work / "downloads", _members(wanted)
         files = [self.corpus.download(name) for name in members]
-        with _on_disk(folder):
+        with writing(folder):
             folder.mkdir(exist_ok=True)
             self._check_space(folder, files, wanted)
         paths = {}
@@ -206,7 +207,7 @@ class _Remote(_Origins):
                 continue
             if self.progress is not None:
                 self.progress(f"unpacking {file.name}", 0, None)
-            with _on_disk(self.work):
+            with writing(self.work):
                 self._take(path, file, members[file.name])
 
     def _check_space(self, folder: Path, files: list[Download], wanted: Iterable[TextFile]) -> None:
@@ -257,7 +258,7 @@ class _Local(_Origins):
         if packed is not None:
             plain = packed
             if packed.name != file.name:  # compressed once more: what counts is the file inside
-                with _on_disk(self.work):
+                with writing(self.work):
                     plain = self.work / f"plain-{file.name}"
                     _join([packed], "copy", plain, file.size, packed)
             if problem := mismatch(plain, file.size, file.checksum):
@@ -266,7 +267,7 @@ class _Local(_Origins):
             if members == [""]:
                 self.pieces[Piece(download=file.name)] = [plain]
             else:
-                with _on_disk(self.work):
+                with writing(self.work):
                     self._take(plain, file, members)
             return
         for member in filter(None, members):  # perhaps it is unpacked
@@ -375,35 +376,17 @@ def _read_source(path: Path) -> dict[str, Any]:
 def _publish(whole: Path, out: Path, beside: bool) -> None:
     """Gives the finished files their place, at once or (`beside` what is there) one by one."""
     for path in whole.iterdir():
-        _sync(path)
-    _sync(whole)
+        sync(path)
+    sync(whole)
     if beside:
         for path in whole.iterdir():
             os.rename(path, out / path.name)
-        _sync(out)
+        sync(out)
         return
     if out.is_dir():
         out.rmdir()
     os.rename(whole, out)
-    _sync(out.parent)
-
-
-def _sync(path: Path) -> None:
-    if os.name == "nt":  # Windows syncs neither folders nor files opened for reading
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _on_disk(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise disk_error(path, error) from None
+    sync(out.parent)
 
 
 @contextlib.contextmanager
@@ -434,7 +417,7 @@ def _lock(work: Path, out: Path) -> IO[bytes]:
     """Holds the folder for this process, until the lock is closed or the process ends."""
     path = work / "lock"
     while True:
-        with _on_disk(work):
+        with writing(work):
             work.mkdir(parents=True, exist_ok=True)
             stream = open(path, "ab")  # noqa: SIM115 (it is the lock)
         try:
