@@ -1,10 +1,11 @@
-"""Multi30k: trains the recipe `multi30k-en-de` for several seeds, directions and kinds of text, and scores test2016.
+"""Multi30k: trains a recipe (`multi30k-en-de`, or `--recipe`) for several seeds, directions and kinds of text; scores test2016.
 
-    python benchmarks/multi30k.py --data DIR [--runs en-de:lc:1,en-de:lc:2,de-en:lc:1,en-de:raw:1] [--out DIR]
+    python benchmarks/multi30k.py --data DIR [--recipe NAME] [--runs en-de:lc:1,en-de:lc:2,de-en:lc:1,en-de:raw:1] [--out DIR]
 
 DIR holds train/val/test_2016_flickr in `.xx` (raw) and `.lc.norm.tok.xx` (lower-cased, normalised, tokenised) form, the
 training files as .xz. `lc` runs are scored on tokenised lower-cased text, as published (German reference length 12,103);
-`raw` runs by sacreBLEU on detokenised, cased text. One JSON line per run, a table at the end.
+`raw` runs by sacreBLEU on detokenised, cased text. `word` runs read the `lc` text as whole words (those that occur twice,
+each language its own), and search greedily, as courses do; unknown words stay unknown. One JSON line per run, a table at the end.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ import torch
 import regard
 from regard.training.progress import Reporter
 
+WORDS = [
+    "tokenizer.kind=word",
+    "tokenizer.min_count=2",
+    "tokenizer.size=100000",
+    "tokenizer.joint=false",
+    "search.beam=1",
+]
 RUNS = "en-de:lc:1,en-de:lc:2,en-de:lc:3,de-en:lc:1,en-fr:lc:1,en-de:raw:1"
 
 
-def one(data: Path, out: Path, direction: str, kind: str, seed: int, extra: list[str]) -> dict:
+def one(recipe: str, data: Path, out: Path, direction: str, kind: str, seed: int, extra: list[str]) -> dict:
     source, target = direction.split("-")
-    ending = ".lc.norm.tok" if kind == "lc" else ""
+    ending = "" if kind == "raw" else ".lc.norm.tok"
     files = {
         "src": f"train{ending}.{source}.xz",
         "tgt": f"train{ending}.{target}.xz",
@@ -37,20 +45,23 @@ def one(data: Path, out: Path, direction: str, kind: str, seed: int, extra: list
         "target_language": target,
         "folder": str(data.absolute()),
     }
-    settings = [f"data.{key}={value}" for key, value in files.items()] + [f"train.seed={seed}", *extra]
+    settings = [f"data.{key}={value}" for key, value in files.items()] + [f"train.seed={seed}"]
+    settings += (WORDS if kind == "word" else []) + extra
     began = time.monotonic()
-    folder = out / f"{direction}-{kind}-{seed}"
-    result = regard.train("multi30k-en-de", out=folder, settings=settings, report=Reporter(quiet=True))
+    folder = out / f"{recipe}-{direction}-{kind}-{seed}"
+    result = regard.train(recipe, out=folder, settings=settings, report=Reporter(quiet=True))
     wall = time.monotonic() - began
     evaluation = regard.evaluate(
         folder,
         src=data / files["test_src"],
         ref=data / files["test_tgt"],
-        tokenized=kind == "lc",
-        lowercase=kind == "lc",
+        tokenized=kind != "raw",
+        lowercase=kind != "raw",
     ).system
     bleu, chrf = evaluation.scores["bleu"], evaluation.scores["chrf"]
     return {
+        "recipe": recipe,
+        "parameters": regard.load(folder).model.parameters_count(),
         "direction": direction,
         "text": kind,
         "seed": seed,
@@ -71,6 +82,7 @@ def one(data: Path, out: Path, direction: str, kind: str, seed: int, extra: list
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--recipe", default="multi30k-en-de")
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k"))
     parser.add_argument("--runs", default=RUNS, help="direction:text:seed, comma-separated")
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
@@ -78,7 +90,9 @@ def main() -> None:
     rows = []
     for run in arguments.runs.split(","):
         direction, kind, seed = run.split(":")
-        rows.append(one(arguments.data, arguments.out, direction, kind, int(seed), arguments.settings))
+        rows.append(
+            one(arguments.recipe, arguments.data, arguments.out, direction, kind, int(seed), arguments.settings)
+        )
         print(json.dumps(rows[-1]), flush=True)
     print(f"{'run':14} {'seeds':>5} {'BLEU':>7} {'chrF':>7} {'seconds':>8}")
     for key in dict.fromkeys((row["direction"], row["text"]) for row in rows):

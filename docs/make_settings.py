@@ -5,10 +5,13 @@ python docs/make_settings.py [--check]
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
-import re
+import io
 import sys
+import tokenize
+import typing
 from pathlib import Path
 
 from regard.data.corpus import CorpusConfig
@@ -19,29 +22,45 @@ TARGET = Path(__file__).with_name("settings.md")
 
 
 def comments(cls: type) -> dict[str, str]:
-    """The comment at the end of each field's line."""
+    """The comment on each field's lines."""
     found = {}
     for base in reversed([base for base in cls.__mro__ if dataclasses.is_dataclass(base)]):
-        for line in inspect.getsource(base).splitlines():
-            match = re.match(r"    (\w+): [^#]+# (.*)", line)
-            if match:
-                found[match[1]] = match[2]
+        source = inspect.getsource(base)
+        at = {
+            token.start[0]: token.string.lstrip("# ")
+            for token in tokenize.generate_tokens(io.StringIO(source).readline)
+            if token.type == tokenize.COMMENT
+        }
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+                    if line in at:
+                        found[node.target.id] = at[line]
     return found
 
 
-def table(section: str, cls: type) -> str:
+def kind(field: dataclasses.Field, cls: type) -> str:
+    """A field's type, with the choices that it leaves instead of the name that the code has for them."""
+    hint = typing.get_type_hints(cls)[field.name]
+    if typing.get_origin(hint) is typing.Literal:
+        return f"Literal[{', '.join(map(repr, typing.get_args(hint)))}]"
+    return str(field.type)
+
+
+def table(section: str, cls: type, about: str = "") -> str:
     notes = comments(cls)
     lines = [
         f"## {section}\n",
+        *([about + "\n"] if about else []),
         (cls.__doc__ or "").strip().splitlines()[0] + "\n",
         "| setting | type | default | |",
         "|---|---|---|---|",
     ]
     for field in dataclasses.fields(cls):
-        kind = str(field.type).replace("|", "\\|")
+        written = kind(field, cls).replace("|", "\\|")
         default = "" if field.default is dataclasses.MISSING else repr(field.default)
         note = notes.get(field.name, "").replace("|", "\\|")
-        lines.append(f"| `{section.split()[0]}.{field.name}` | `{kind}` | `{default}` | {note} |")
+        lines.append(f"| `{section.split()[0]}.{field.name}` | `{written}` | `{default}` | {note} |")
     return "\n".join(lines) + "\n"
 
 
@@ -55,7 +74,10 @@ def text() -> str:
         parts.append(table(section, cls))
         if section == "data":
             parts.append(table("data.corpora[]", CorpusConfig))
-    parts += [table(f"model (name = {name})", MODELS.get(name).Config) for name in MODELS.names()]
+    for name in MODELS.names():
+        cls = MODELS.get(name).Config
+        paper = " ".join((sys.modules[cls.__module__].__doc__ or "").split("\n\n")[0].split())
+        parts.append(table(f"model (name = {name})", cls, paper))
     return "\n".join(parts)
 
 

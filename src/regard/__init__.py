@@ -5,6 +5,7 @@
     translator.translate(["Good morning."], beam=5)
     regard.train(src="a.en", tgt="a.de", out="run")
     regard.evaluate(model="run", src="test.en", ref="test.de")
+    regard.attend(query, keys, values, score="gaussian")   # attention by itself, over any tensors
 
 Names are imported when first used, so that `import regard` costs nothing.
 """
@@ -14,11 +15,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["RegardError", "SearchConfig", "Translator", "evaluate", "load", "resume", "train"]
+__all__ = [
+    "RegardError",
+    "SearchConfig",
+    "Translator",
+    "attend",
+    "evaluate",
+    "load",
+    "nadaraya_watson",
+    "resume",
+    "train",
+]
 
 if TYPE_CHECKING:
     from regard.core.errors import RegardError
     from regard.evaluation.run import evaluate
+    from regard.layers.attention.nadaraya_watson import nadaraya_watson
+    from regard.layers.attention.pooling import attend
     from regard.search.config import SearchConfig
     from regard.tasks.pretrained import load
     from regard.tasks.translation import Translator
@@ -28,8 +41,10 @@ _PLACES = {
     "RegardError": "regard.core.errors",
     "SearchConfig": "regard.search.config",
     "Translator": "regard.tasks.translation",
+    "attend": "regard.layers.attention.pooling",
     "evaluate": "regard.evaluation.run",
     "load": "regard.tasks.pretrained",
+    "nadaraya_watson": "regard.layers.attention.nadaraya_watson",
     "resume": "regard.training.run",
     "train": "regard.training.run",
 }

@@ -9,10 +9,9 @@ import math
 from typing import NamedTuple
 
 import torch
-from toy_writer import ToyWriter
 
 from regard.core.types import BOS, EOS, PAD, UNK, Padded, pad_rows
-from regard.models.base import Recorder
+from regard.models.base import Recorder, Writer
 from regard.search import SearchConfig
 
 
@@ -26,7 +25,7 @@ class Found(NamedTuple):
 class Oracle:
     """A model as a function from what was written to the next log-probabilities, and to the attention so far."""
 
-    def __init__(self, model: ToyWriter, source: list[int]):
+    def __init__(self, model: Writer, source: list[int]):
         self.model, self.source = model, source
         self.known: dict[tuple[int, ...], tuple[list[float], list[list[float]]]] = {}
 
@@ -77,7 +76,7 @@ def plain_limit(config: SearchConfig, source: list[int]) -> int:
     return max(1, min(int(config.max_ratio * (len(source) - 1) + config.max_extra), config.max_length))
 
 
-def plain_beam(model: ToyWriter, source: list[int], config: SearchConfig, prefix: list[int]) -> list[Found]:
+def plain_beam(model: Writer, source: list[int], config: SearchConfig, prefix: list[int]) -> list[Found]:
     oracle, limit, k = Oracle(model, source), plain_limit(config, source), config.beam
     live: list[tuple[tuple[int, ...], tuple[float, ...]]] = [((), ())]
     pool: list[Found] = []

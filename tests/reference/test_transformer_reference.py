@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from regard.core.types import EOS, pad_rows
-from regard.layers.attention.multihead import SelfAttention, attend
+from regard.layers.attention.multihead import SelfAttention, attend_heads
 from regard.layers.positions import sinusoids
 from regard.models.transformer import Transformer, TransformerConfig
 
@@ -95,7 +95,7 @@ def test_attention_is_the_equation(explicit, causal):
             expected[b, h, t] += weights[b, h, t, s] * v[b, h, s]
     mask = None if causal else torch.from_numpy(keep)
     tensors = (torch.from_numpy(x) for x in (q, k, v))
-    mixed, seen = attend(*tensors, mask, causal=causal, explicit=explicit)
+    mixed, seen = attend_heads(*tensors, mask, causal=causal, explicit=explicit)
     np.testing.assert_allclose(mixed.numpy(), expected, atol=1e-12)
     if explicit:
         np.testing.assert_allclose(seen.numpy(), weights, atol=1e-12)

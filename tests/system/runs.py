@@ -14,6 +14,7 @@ SETTINGS = [
     "train.batch_tokens=64", "train.threads=1", "train.patience=0", "data.valid_size=12", "data.test_size=3",
     "search.beam=1", "search.max_length=8",
 ]  # fmt: skip
+TRANSFORMERS = ("model.layers", "model.heads")  # settings that not every model has
 TIMES = ("seconds", "tokens_per_second")
 
 
@@ -39,7 +40,9 @@ class Runs:
 
     def argv(self, name: str, *words: str) -> list[str]:
         files = ["--src", str(self.folder / "text.src"), "--tgt", str(self.folder / "text.tgt")]
-        return ["train", *files, "--out", str(self.folder / name), *SETTINGS, *words]
+        another = any(word.startswith("model.name=") for word in words)
+        settings = [word for word in SETTINGS if not (another and word.startswith(TRANSFORMERS))]
+        return ["train", *files, "--out", str(self.folder / name), *settings, *words]
 
     def start(self, argv: list[str], signal_at: tuple[int, int] | None = None) -> int:
         """Starts `regard ARGV` in our folder; it signals itself after a step, if asked to. Gives its process id."""

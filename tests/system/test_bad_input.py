@@ -67,7 +67,7 @@ BAD_TEXT = [
 
 
 @pytest.mark.parametrize(("src", "tgt", "parts"), BAD_TEXT, ids=lambda value: value if isinstance(value, str) else "")
-@pytest.mark.parametrize("verb", ["train", "score", "evaluate"])
+@pytest.mark.parametrize("verb", ["train", "score", "evaluate", "align"])
 def test_bad_text(
     command: Callable, files: Path, tiny_run: Path, tmp_path: Path, verb: str, src: str, tgt: str, parts: list[str]
 ) -> None:
@@ -76,6 +76,7 @@ def test_bad_text(
     arguments = {
         "train": ["train", "--src", files / src, "--tgt", files / tgt, "--out", out, "train.steps=2"],
         "score": ["score", "-m", tiny_run, "--src", files / src, "--tgt", files / tgt],
+        "align": ["align", "-m", tiny_run, "--src", files / src, "--tgt", files / tgt, "--out", out],
         "evaluate": ["evaluate", "-m", tiny_run, "--src", files / src, "--ref", files / tgt, "--out", out],
     }
     one_sentence(command(*arguments[verb]), *parts)

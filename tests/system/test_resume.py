@@ -21,6 +21,7 @@ CASES = {
     "ema": ["train.ema=0.9", "train.validate_every=3", "train.log_every=3"],
     "muon": ["train.optimizer=muon", "train.accumulate=2"],
     "average": ["train.average=3", "tokenizer.joint=false"],
+    "recurrent": ["model.name=bahdanau", "model.embedding=12"],
     "augmented": ["augment.bpe_dropout=0.3", "augment.typos=0.2", "augment.upper=0.1", "tokenizer.kind=bpe"],
 }
 

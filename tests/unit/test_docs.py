@@ -19,7 +19,17 @@ def test_settings_are_those_of_the_code():
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/results.md", "docs/extending.md", "docs/data.md", "docs/corpora.md", "CONTRIBUTING.md"]
+    "page",
+    [
+        "README.md",
+        "docs/align.md",
+        "docs/attention.md",
+        "docs/results.md",
+        "docs/extending.md",
+        "docs/data.md",
+        "docs/corpora.md",
+        "CONTRIBUTING.md",
+    ],
 )
 def test_links_lead_somewhere(page):
     path = ROOT / page
@@ -27,7 +37,7 @@ def test_links_lead_somewhere(page):
         assert target.startswith("http") or (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/data.md", 5)])
+@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/data.md", 5), ("docs/align.md", 4)])
 def test_commands_on_a_page_exist_with_their_options(page, least):
     from typer.main import get_command
 
@@ -43,3 +53,24 @@ def test_commands_on_a_page_exist_with_their_options(page, least):
             command = command.commands[rest.split()[0]]
         known = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, (verb, rest)
+
+
+def test_the_attention_page_prints_what_it_says(capsys):
+    """All its Python, in order; what stands behind `print(...)  #` is what it prints, up to a comma and 'and'."""
+    from regard.layers.attention.scores import SCORES
+
+    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    before = set(SCORES.names())
+    try:
+        exec(compile(code, "docs/attention.md", "exec"), {"__name__": "attention"})
+    finally:
+        for name in set(SCORES.names()) - before:
+            SCORES._members.pop(name)
+    printed = capsys.readouterr().out.replace("\n", ", ")
+    said = [re.sub(r", and .*|then ", "", line) for line in re.findall(r"print\(.*\)  # (.*)", code)]
+    assert len(said) >= 9
+    place = 0
+    for line in said:
+        assert line in printed[place:], (line, printed[place:])
+        place = printed.index(line, place) + len(line)

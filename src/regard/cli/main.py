@@ -211,6 +211,51 @@ def score(
 
 
 @app.command()
+def align(
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Its translations.")],
+    model: ModelOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the alignments here.")] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            help="Print the alignment error rate against these alignments instead: 0-1 is a sure link, 0?1 a possible one."
+        ),
+    ] = None,
+    gold_from_one: Annotated[
+        bool, typer.Option("--gold-from-one", help="The gold alignments count words from 1, not from 0.")
+    ] = False,
+    reverse: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A model of the other direction, whose links are joined with these."),
+    ] = None,
+    symmetrise: Annotated[
+        str | None,
+        typer.Option(help="How they are joined: intersection, union or grow-diag-final-and (which is the default)."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Link a target word to all source words with this share of its attention, not to the best."),
+    ] = None,
+    null: Annotated[
+        bool,
+        typer.Option(help="Leave a target word alone if the source's end has more of its attention than any word."),
+    ] = True,
+    tag: TagOption = "",
+    reverse_tag: Annotated[str, typer.Option(help="The same for the model of the other direction.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the error rate as a JSON object.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Which words of given translations belong together, by attention: 0-0 1-2 ... (source-target), one line per pair."""
+    with _whole_imports():
+        from regard.cli.align import run_align
+        from regard.tasks.alignment import LinkRule
+
+    rule = LinkRule(threshold=threshold, null=null)
+    run_align(src, tgt, model, out, gold, gold_from_one, reverse, symmetrise, rule, tag, reverse_tag, as_json, device)
+
+
+@app.command()
 def evaluate(
     src: Annotated[Path, typer.Option(help="Source text.")],
     ref: Annotated[Path, typer.Option(help="Reference translations.")],

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 from regard.core.types import PAD
 
 # Logits in flight at once: small enough for a CPU's caches, large enough to fill a GPU.
-CHUNK_ELEMENTS = {"cpu": 1 << 20}
+CHUNK_ELEMENTS = {"cpu": 1 << 21}
 CHUNK_ELEMENTS_ELSEWHERE = 1 << 27
 
 
@@ -154,7 +154,7 @@ def _with_divergence(
 class SoftmaxOutput(OutputLayer):
     """softmax(W h + b). W may be tied to an embedding table."""
 
-    def __init__(self, width: int, vocabulary: int, tied: nn.Parameter | None = None, bias: bool = True):
+    def __init__(self, width: int, vocabulary: int, tied: Tensor | None = None, bias: bool = True):
         super().__init__()
         self.vocabulary = vocabulary
         self.weight = tied if tied is not None else nn.Parameter(torch.empty(vocabulary, width))

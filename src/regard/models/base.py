@@ -71,9 +71,18 @@ class Writer(nn.Module, ABC):
     def limits(self) -> Limits:
         return Limits()
 
-    @abstractmethod
     def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
-        """Teacher forcing: hidden states for every position of the decoder input (which starts with BOS)."""
+        """Teacher forcing: hidden states for every position of the decoder input (which starts with BOS).
+
+        Models that go through time step by step keep this: one `advance` over the whole target.
+        """
+        memory, state = self.start(source, capacity=target.shape[1])
+        seen = None if record is None else Recorder()
+        hidden, _ = self.advance(target[:, None], memory, state, seen)
+        if record is not None and seen is not None:
+            for name, tensor in seen.tensors.items():
+                record.add(name, tensor[:, 0])
+        return Forced(hidden[:, 0], {})
 
     @abstractmethod
     def start(

@@ -19,24 +19,26 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.core.bounds import check_bounds
 from regard.core.errors import ConfigError, ModelError
 from regard.core.tree import Memory
 from regard.core.types import Padded
 from regard.layers.attention.cache import CacheState
-from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend, merge_heads
+from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
+from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.output import SoftmaxOutput
 from regard.layers.positions import LearnedPositions, SinusoidalPositions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
 
-# Configurations come with files from elsewhere: none may ask for more than a machine has.
-MOST = {
-    "width": 1 << 14,
-    "layers": 1000,
-    "encoder_layers": 1000,
-    "decoder_layers": 1000,
-    "inner": 1 << 18,
-    "max_length": 1 << 20,
+SIZES = {
+    "width": (1, 1 << 14),
+    "layers": (1, 1000),
+    "encoder_layers": (0, 1000),
+    "decoder_layers": (0, 1000),
+    "heads": (1, 1 << 14),
+    "inner": (0, 1 << 18),
+    "max_length": (1, 1 << 20),
 }
 
 
@@ -55,30 +57,13 @@ class TransformerConfig:
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     max_length: int = 512  # of learned positions
     activation: Activation = "relu"
-    tie: Literal["auto", "all", "target", "none"] = (
-        "auto"  # which tables are one: auto ties all that share a vocabulary
-    )
+    tie: Tie = "auto"  # which tables are one: auto ties all that share a vocabulary
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            if getattr(self, name) > most:
-                raise ConfigError(
-                    f"setting model.{name}", f"{getattr(self, name)} is more than {most}", "Give a smaller number"
-                )
-        for name in ("width", "layers", "heads", "max_length"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is less than 1", "Give at least 1")
-        for name in ("encoder_layers", "decoder_layers", "inner"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"setting model.{name}", f"{getattr(self, name)} is negative", "Give 0 or more")
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    f"setting model.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give for example 0.1"
-                )
+        check_bounds("model", self, SIZES, parts=("dropout", "attention_dropout", "activation_dropout"))
         if self.width % self.heads:
             raise ConfigError(
                 "setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one"
@@ -160,7 +145,7 @@ class DecoderLayer(nn.Module):
         """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache."""
         q, k, v = self.attention.project(self.around_attention.before(x))
         key, value = state.write(layer, k, v, count)
-        mixed, own = attend(q, key, value, visible, explicit=explicit)
+        mixed, own = attend_heads(q, key, value, visible, explicit=explicit)
         x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)))
         x, weights = self._rest(x, memory, layer, explicit)
         return x, own, weights
@@ -198,15 +183,8 @@ class Transformer(Writer):
         super().__init__()
         self.config = config
         encoders, decoders = config.depth
-        tie = ("all" if shared else "target") if config.tie == "auto" else config.tie
-        if tie == "all" and not shared:
-            raise ConfigError(
-                "setting model.tie",
-                "'all' needs one vocabulary for both sides",
-                "Set tokenizer.joint=true or tie=target",
-            )
-        self.target_embedding = nn.Embedding(target_vocabulary, config.width)
-        self.source_embedding = self.target_embedding if tie == "all" else nn.Embedding(source_vocabulary, config.width)
+        tables = embedding_tables(source_vocabulary, target_vocabulary, config.width, config.tie, shared)
+        self.target_embedding, self.source_embedding = tables.target, tables.source
         self.source_positions: Any = _positions(config)
         self.target_positions: Any = _positions(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -214,8 +192,7 @@ class Transformer(Writer):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
         self.encoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-        tied: Any = None if tie == "none" else self.target_embedding.weight
-        self.output = SoftmaxOutput(config.width, target_vocabulary, tied)
+        self.output = SoftmaxOutput(config.width, target_vocabulary, tables.output)
         self._initialise()
 
     def _initialise(self) -> None:
@@ -306,8 +283,8 @@ class Transformer(Writer):
         return self.decoder_norm(x).unflatten(1, (beams, count)), state.advanced(count)
 
     def alignment(self, record: Recorder) -> Float[Tensor, "B *K T S"]:
-        """Cross-attention of the last layer but one (the last tends to look at what comes next), averaged over heads."""
-        layer = max(0, len(self.decoder) - 2)
+        """Cross-attention averaged over heads: of the last layer; in deep models of the one before, as the last looks ahead."""
+        layer = len(self.decoder) - (1 if len(self.decoder) <= 4 else 2)
         return record.tensors[f"decoder.{layer}.cross"].mean(-3)
 
 

@@ -52,20 +52,34 @@ def attend(
     check_ready(model, source)
     check_attends(model, "alignment")
     flat = [(b, hypothesis) for b, found in enumerate(hypotheses) for hypothesis in found]
-    check_targets(model, [hypothesis.tokens for _, hypothesis in flat])
     result: list[list[Tensor]] = [[] for _ in hypotheses]
     if not flat:
         return result
     per_text = source.take(torch.tensor([b for b, _ in flat], device=source.tokens.device))
-    texts = [hypothesis.tokens for _, hypothesis in flat]
-    lengths = per_text.lengths.tolist()
-    for rows in _groups(per_text, texts):
+    weights = attend_targets(model, per_text, [hypothesis.tokens for _, hypothesis in flat])
+    for weight, (b, hypothesis) in zip(weights, flat, strict=True):
+        result[b].append(weight[: len(hypothesis.tokens) + hypothesis.finished])
+    return result
+
+
+@torch.inference_mode()
+def attend_targets(model: Writer, source: Padded, targets: Sequence[Sequence[int]]) -> list[Float[Tensor, "T S"]]:
+    """The attention under which each target (given without BOS and EOS) is written, on the CPU.
+
+    Rows are its tokens, then EOS; columns are the source's tokens, its EOS included.
+    """
+    if len(targets) != len(source.tokens):
+        raise _uneven("alignment", len(targets), source)
+    check_ready(model, source)
+    check_attends(model, "alignment")
+    check_targets(model, targets)
+    lengths = source.lengths.tolist()
+    result: list[Tensor] = []
+    for rows in _groups(source, targets):
         record = Recorder()
-        model(*_inputs(per_text, rows, [texts[i] for i in rows]), record)
+        model(*_inputs(source, rows, [targets[i] for i in rows]), record)
         weights = model.alignment(record).float().cpu()
-        for weight, i in zip(weights, rows, strict=True):
-            b, hypothesis = flat[i]
-            result[b].append(weight[: len(hypothesis.tokens) + hypothesis.finished, : lengths[i]].clone())
+        result += [weight[: len(targets[i]) + 1, : lengths[i]].clone() for weight, i in zip(weights, rows, strict=True)]
     return result
 
 

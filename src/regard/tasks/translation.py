@@ -145,7 +145,7 @@ class Translator:
             raise DataError(
                 "prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty"
             )
-        leads = self._leads(tags, len(texts))
+        leads = self.leads(tags, len(texts))
         sentences = self._sentences(texts, prefixes, leads, first_line)
         found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
         by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
@@ -162,7 +162,7 @@ class Translator:
         scores = 1 << (25 if self.device.type == "cpu" else 28)
         return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
 
-    def _leads(self, tags: Sequence[str] | None, count: int) -> list[list[int]]:
+    def leads(self, tags: Sequence[str] | None, count: int) -> list[list[int]]:
         """The tag of each text as tokens."""
         tags = [self.tag] * count if tags is None else tags
         if len(tags) != count:
@@ -221,7 +221,7 @@ class Translator:
         found: list[list[Translation]] = [[] for _ in sentences]
         done = 0
         self.model.eval()
-        for rows in _batches([len(s.ids) + 1 for s in sentences], batch_tokens, self._most_rows(settings)):
+        for rows in batches([len(s.ids) + 1 for s in sentences], batch_tokens, self._most_rows(settings)):
             batch = [sentences[row] for row in rows]
             source = pad_rows([[*s.ids, EOS] for s in batch]).to(self.device)
             prefix = [s.prefix for s in batch] if any(s.prefix for s in batch) else None
@@ -279,7 +279,7 @@ class Translator:
         """How probable the model finds given translations."""
         if len(sources) != len(targets):
             raise DataError("score", f"{len(sources)} source and {len(targets)} target lines", "Give as many of each")
-        leads = self._leads(tags, len(sources))
+        leads = self.leads(tags, len(sources))
         source_ids, target_ids = (
             [lead + ids for lead, ids in zip(leads, self.tokenizers.source.encode(list(sources)), strict=True)],
             self.tokenizers.target.encode(list(targets)),
@@ -296,13 +296,27 @@ class Translator:
         results: list[PairScore | None] = [None] * len(sources)
         lengths = [max(len(s), len(t)) + 1 for s, t in zip(source_ids, target_ids, strict=True)]
         self.model.eval()
-        for rows in _batches(lengths, batch_tokens):
+        for rows in batches(lengths, batch_tokens):
             source = pad_rows([source_ids[row] + [EOS] for row in rows]).to(self.device)
             with torch.inference_mode():
                 scored = score_pairs(self.model, source, [target_ids[row] for row in rows])
             for row, (total, each) in zip(rows, scored, strict=True):
                 results[row] = PairScore(total, self.tokenizers.target.pieces(target_ids[row]), each)
         return [result for result in results if result is not None]
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        threshold: float | None = None,
+        null: bool = True,
+        tags: Sequence[str] | None = None,
+    ) -> list[list[tuple[int, int]]]:
+        """Which words of given translations belong to which source words: see `regard.tasks.alignment.align`."""
+        from regard.tasks.alignment import align  # which imports this file
+
+        return align(self, sources, targets, threshold=threshold, null=null, tags=tags)
 
 
 def _chunks(lines: Iterator[str | None], most: int) -> Iterator[list[str]]:
@@ -317,7 +331,7 @@ def _chunks(lines: Iterator[str | None], most: int) -> Iterator[list[str]]:
         yield waiting
 
 
-def _batches(lengths: Sequence[int], batch_tokens: int, most_rows: int = 1 << 30) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], batch_tokens: int, most_rows: int = 1 << 30) -> Iterator[list[int]]:
     """Rows of similar length together, the longest first, each batch within a budget of padded tokens."""
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     while order:

@@ -13,8 +13,8 @@ from regard.core.errors import ConfigError
 from regard.data.augment import AugmentConfig
 from regard.data.corpus import DataConfig
 from regard.data.tokenizers import TokenizerConfig
-from regard.models.base import MODELS
 from regard.search.config import SearchConfig
+from regard.training.model_section import build_model_config, config_class, models_with, settings_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def build_run_config(values: Mapping[str, Any]) -> RunConfig:
     """Plain nested values into a checked configuration."""
     for name, section in values.items():
         if name not in (*SECTIONS, "model"):
-            raise ConfigError(f"section {name}", "there is no such section", _section_advice(name))
+            raise ConfigError(f"section {name}", "there is no such section", _section_advice(name, values))
         if not isinstance(section, Mapping):
             raise ConfigError(f"section {name}", f"it is a section, got the value {section!r}", f"Set {name}.KEY=VALUE")
     model = build_model_config(values.get("model", {}))
@@ -116,23 +116,17 @@ def build_run_config(values: Mapping[str, Any]) -> RunConfig:
     return RunConfig(model=model, **built)
 
 
-def build_model_config(section: Mapping[str, Any]) -> Any:
-    name = section.get("name", "transformer")
-    if not isinstance(name, str):
-        raise ConfigError(
-            "setting model.name", f"a text is expected, got {name!r}", "Write for example model.name=transformer"
-        )
-    return configuration.build(MODELS.get(name).Config, section, "model")
-
-
-def _section_advice(name: str) -> str:
+def _section_advice(name: str, values: Mapping[str, Any]) -> str:
     import difflib
 
     for section, cls in SECTIONS.items():  # a setting written without its section
-        if name in {f.name for f in dataclasses.fields(cls)}:
+        if name in settings_of(cls):
             return f"Perhaps you mean {section}.{name}"
-    if name in {f.name for f in dataclasses.fields(MODELS.get("transformer").Config)}:
+    model = values.get("model")
+    if name in settings_of(config_class(model if isinstance(model, Mapping) else {})):
         return f"Perhaps you mean model.{name}"
+    if others := models_with(name):
+        return f"Perhaps you mean model.{name}, with model.name={' or '.join(others)}"
     near = difflib.get_close_matches(name, [*SECTIONS, "model"], n=1)
     return f"Perhaps you mean {near[0]}" if near else "Known sections: " + ", ".join(sorted([*SECTIONS, "model"]))
 

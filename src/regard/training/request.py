@@ -12,6 +12,7 @@ from regard.data.addresses import DATASETS, is_path
 from regard.data.prepared import from_home
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import build_run_config, read_recipe
+from regard.training.model_section import config_class, settings_of
 from regard.training.sizes import heads_for
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-tuning may change of a model
@@ -41,6 +42,8 @@ def gather(
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = _nested(settings)
+    if _model_name(given) not in (None, _model_name(values)):  # sizes of one model mean nothing to another
+        values.pop("model", None)
     values = configuration.merge(values, given)
     model = values.get("model")
     if (
@@ -49,6 +52,7 @@ def gather(
         and isinstance(model, dict)
         and "heads" not in model
         and type(model.get("width")) is int
+        and "heads" in settings_of(config_class(model))
     ):
         model["heads"] = heads_for(model["width"])
     if start_from is not None:
@@ -77,6 +81,11 @@ def _nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]
             value = {key: value}
         result = configuration.merge(result, value)
     return result
+
+
+def _model_name(values: Mapping[str, Any]) -> Any:
+    model = values.get("model")
+    return model.get("name") if isinstance(model, Mapping) else None
 
 
 def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:

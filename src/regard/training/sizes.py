@@ -7,24 +7,27 @@ from typing import Any
 from regard.data.corpus import Corpus
 from regard.data.split import gathered
 from regard.evaluation.lengths import count_words
+from regard.training.model_section import settings_of
 
 PIECES_PER_WORD = 1.4
 
 
-def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False, steps: int | None = None) -> dict[str, Any]:
-    """Settings for a corpus, as plain nested values. What the user sets goes over them; `steps` are the user's, if set."""
+def choose_sizes(
+    corpus: Corpus, model: type, cpu: bool, fine_tuning: bool = False, steps: int | None = None
+) -> dict[str, Any]:
+    """Settings for a corpus, as plain nested values. What the user sets goes over them; `steps` are the user's, if set.
+
+    `model` is the class of the model's configuration: it gets only settings that it has.
+    """
     pairs = len(corpus.train)
     words = _words_per_line(corpus)
-    if pairs < 5_000:
-        pieces, width, layers, heads, dropout = 2000, 128, 2, 4, 0.3
-    elif pairs < 60_000:
-        pieces, width, layers, heads, dropout = 6000, 256, 3, 4, 0.3
-    elif pairs < 500_000:
-        pieces, width, layers, heads, dropout = 8000, 256 if words < 12 else 384, 4, 6 if words >= 12 else 4, 0.2
-    else:
-        pieces, width, layers, heads, dropout = 32000, 512, 6, 8, 0.1
+    pieces = 2000 if pairs < 5_000 else 6000 if pairs < 60_000 else 8000 if pairs < 500_000 else 32000
     if cpu:  # what two cores can train in an evening, not in a month
-        pieces, width, layers, heads = min(pieces, 8000), min(width, 256), min(layers, 3), 4
+        pieces = min(pieces, 8000)
+    known = settings_of(model)
+    recurrent = "heads" not in known
+    sizes = _recurrent_sizes(pairs, cpu) if recurrent else _transformer_sizes(pairs, words, cpu)
+    width = sizes["width"]
     batch_tokens = 2048 if cpu else 16384
     epochs = 60 if pairs < 60_000 else 30 if pairs < 500_000 else 12
     if cpu:
@@ -35,7 +38,7 @@ def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False, steps: in
     if steps is None:
         tokens = epochs * pairs * (words * PIECES_PER_WORD + 1)
         steps = -(-int(min(200_000, max(fewest, tokens / (0.9 * batch_tokens)))) // 100) * 100
-    lr = 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
+    lr = 1e-3 if recurrent else 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
     train = {
         "steps": steps,
         "batch_tokens": batch_tokens,
@@ -47,8 +50,41 @@ def choose_sizes(corpus: Corpus, cpu: bool, fine_tuning: bool = False, steps: in
     }
     if fine_tuning:
         return {"train": train}
-    model = {"width": width, "layers": layers, "heads": heads, "dropout": dropout}
-    return {"tokenizer": {"size": pieces}, "model": model, "train": train}
+    return {
+        "tokenizer": {"size": pieces},
+        "model": {name: value for name, value in sizes.items() if name in known},
+        "train": train,
+    }
+
+
+def _transformer_sizes(pairs: int, words: float, cpu: bool) -> dict[str, Any]:
+    if pairs < 5_000:
+        width, layers, heads, dropout = 128, 2, 4, 0.3
+    elif pairs < 60_000:
+        width, layers, heads, dropout = 256, 3, 4, 0.3
+    elif pairs < 500_000:
+        width, layers, heads, dropout = 256 if words < 12 else 384, 4, 6 if words >= 12 else 4, 0.2
+    else:
+        width, layers, heads, dropout = 512, 6, 8, 0.1
+    if cpu:
+        width, layers, heads = min(width, 256), min(layers, 3), 4
+    return {"width": width, "layers": layers, "heads": heads, "dropout": dropout}
+
+
+def _recurrent_sizes(pairs: int, cpu: bool) -> dict[str, Any]:
+    """Their depth is their own: each paper has its way to stack layers. Embeddings as wide as states can be tied."""
+    if pairs < 5_000:
+        width, dropout = 128, 0.3
+    elif pairs < 60_000:
+        width, dropout = 256, 0.3
+    elif pairs < 500_000:
+        width, dropout = 512, 0.2
+    else:
+        width, dropout = 1024, 0.2
+    if cpu:
+        width = min(width, 256)
+    # Most papers start from very small numbers, which take large models and long training to grow.
+    return {"embedding": width, "width": width, "dropout": dropout, "initialise": "scaled"}
 
 
 def heads_for(width: int) -> int:

@@ -85,7 +85,7 @@ def sizes_for(corpus: Corpus, values: Mapping[str, Any], fine_tuning: bool) -> d
     given = build_run_config(values)
     cpu = choose_device(given.train.device).type != "cuda"
     steps = given.train.steps if "steps" in values.get("train", {}) else None
-    return choose_sizes(corpus, cpu, fine_tuning=fine_tuning, steps=steps)
+    return choose_sizes(corpus, type(given.model), cpu, fine_tuning=fine_tuning, steps=steps)
 
 
 def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) -> TokenizerPair:

@@ -7,19 +7,22 @@ import contextlib
 import pytest
 import torch
 
+from regard.core.config import build
 from regard.core.types import EOS, PAD
 from regard.data.batching import Batch, collate
 from regard.data.store import TokenRows
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.base import MODELS, Writer, build_model
 from regard.training.gradient import Gradients
 
 V = 30
+SMALL = {"transformer": {"width": 16, "layers": 2, "heads": 2, "inner": 24}}  # others: their defaults
 
 
-def make(dropout: float = 0.0, device: str = "cpu") -> Transformer:
+def make(dropout: float = 0.0, device: str = "cpu", name: str = "transformer") -> Writer:
     torch.manual_seed(0)
-    config = TransformerConfig(width=16, layers=2, heads=2, inner=24, dropout=dropout)
-    return Transformer(config, source_vocabulary=V, target_vocabulary=V, shared=True).to(device).train()
+    values = {"name": name, "dropout": dropout, **SMALL.get(name, {})}
+    config = build(MODELS.get(name).Config, values, "model")
+    return build_model(name, config, source_vocabulary=V, target_vocabulary=V, shared=True).to(device).train()
 
 
 def batches(count: int, fill: int = 0) -> list[Batch]:
@@ -32,12 +35,12 @@ def batches(count: int, fill: int = 0) -> list[Batch]:
     return [collate(store, store, range(8 * i, 8 * i + 8), multiple=8, fill=fill) for i in range(count)]
 
 
-def gradients(model: Transformer, **options) -> Gradients:
+def gradients(model: Writer, **options) -> Gradients:
     settings = {"smoothing": 0.1, "consistency": 0.0, "record": False, **options}
     return Gradients(model, model.forward, contextlib.nullcontext, **settings)
 
 
-def taken(model: Transformer) -> list[torch.Tensor]:
+def taken(model: Writer) -> list[torch.Tensor]:
     found = [p.grad.clone() for p in model.parameters()]
     for p in model.parameters():
         p.grad = None
@@ -86,9 +89,10 @@ def test_with_dropout_disagreement_is_added_to_the_loss():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("consistency", [0.0, 5.0])
-def test_recorded_steps_equal_plain_ones(consistency):
+@pytest.mark.parametrize("name", MODELS.names())
+def test_recorded_steps_equal_plain_ones(name, consistency):
     """Each shape is computed, then recorded, then replayed: with dropout, and the same seeds, to the same gradients."""
-    model = make(dropout=0.3, device="cuda")
+    model = make(dropout=0.3, device="cuda", name=name)
     work = batches(6, fill=256) * 3
     outcomes = []
     for record in (False, True):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 Heads = Float[Tensor, "B H N Dh"]
 
 
-def attend(
+def attend_heads(
     query: Float[Tensor, "B H T Dh"],
     key: Float[Tensor, "B H S Dh"],
     value: Float[Tensor, "B H S Dv"],
@@ -58,7 +58,7 @@ class SelfAttention(nn.Module):
     ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B H N N"] | None]:
         q, k, v = self.project(x)
         dropout = self.dropout if self.training else 0.0
-        mixed, weights = attend(q, k, v, keep, causal=causal, dropout=dropout, explicit=explicit)
+        mixed, weights = attend_heads(q, k, v, keep, causal=causal, dropout=dropout, explicit=explicit)
         return self.out(merge_heads(mixed)), weights
 
 
@@ -82,7 +82,7 @@ class CrossAttention(nn.Module):
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         dropout = self.dropout if self.training else 0.0
-        mixed, weights = attend(q, key, value, keep, dropout=dropout, explicit=explicit)
+        mixed, weights = attend_heads(q, key, value, keep, dropout=dropout, explicit=explicit)
         return self.out(merge_heads(mixed)), weights
 
 

@@ -1,0 +1,10 @@
+"""The dot product q·k (Luong et al. 2015, eq. 8, "dot")."""
+
+from __future__ import annotations
+
+from regard.layers.attention.scores._base import SCORES, EqualWidths
+
+
+@SCORES.register("dot")
+class Dot(EqualWidths):
+    """q·k."""
