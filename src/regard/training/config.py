@@ -27,11 +27,11 @@ class TrainConfig:
     max_tokens: int = 200  # longer sentences are left out of training
     seed: int = 1
 
-    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    optimizer: Literal["adamw", "adam", "muon", "sgd", "adadelta"] = "adamw"  # sgd: without momentum
     lr: float = 1e-3
     matrix_lr: float = 0.02  # muon: for the matrices inside the layers; `lr` is for all else
     beta1: float = 0.9
-    beta2: float = 0.98
+    beta2: float = 0.98  # adadelta: its decay ρ
     eps: float = 1e-9
     weight_decay: float = 0.0
     clip: float = 1.0  # maximum norm of the gradient; 0 for none

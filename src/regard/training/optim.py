@@ -1,4 +1,4 @@
-"""The optimizer: Adam, AdamW or Muon over parameter groups, a step that refuses non-finite gradients, and its state as tensors."""
+"""The optimizer (Adam, AdamW, Muon, SGD or Adadelta) over parameter groups, a step that refuses non-finite gradients, and its state as tensors."""
 
 from __future__ import annotations
 
@@ -29,10 +29,7 @@ class Optimizer:
             {"params": [p for p in rest.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
             {"params": [p for p in rest.values() if p.dim() < 2], "weight_decay": 0.0},
         ]
-        decoupled = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
-        fused = device.type in ("cpu", "cuda")
-        adam = decoupled(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
-        self.parts: list[tuple[torch.optim.Optimizer, float]] = [(adam, config.lr)]
+        self.parts: list[tuple[torch.optim.Optimizer, float]] = [(_main(groups, config, device), config.lr)]
         if muon_names:
             matrices = [self.named[name] for name in self.named if name in muon_names]
             muon = Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
@@ -77,7 +74,8 @@ class Optimizer:
         for optimizer, _ in self.parts:
             for p, state in optimizer.state.items():
                 for key, value in state.items():
-                    result[f"{names[id(p)]}/{key}"] = torch.as_tensor(value)
+                    if value is not None:
+                        result[f"{names[id(p)]}/{key}"] = torch.as_tensor(value)
         return result
 
     def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
@@ -105,3 +103,14 @@ class Optimizer:
             raise CheckpointError(
                 where, f"the optimizer state does not fit the model ({error})", "Use the run's own checkpoint"
             ) from None
+
+
+def _main(groups: list[dict], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+    """All but Muon, whose matrices go beside AdamW."""
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=config.lr)
+    if config.optimizer == "adadelta":
+        return torch.optim.Adadelta(groups, lr=config.lr, rho=config.beta2, eps=config.eps)
+    kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+    fused = device.type in ("cpu", "cuda")
+    return kind(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)

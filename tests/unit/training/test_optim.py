@@ -63,7 +63,7 @@ def test_steps_equal_torchs_with_clipping_schedule_and_decay_of_matrices_only(na
         assert_same(dict(ours.named_parameters()), dict(theirs.named_parameters()), 1e-6)
 
 
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "adadelta"])
 @pytest.mark.parametrize("bad", ["nan loss", "inf loss", "nan gradient", "inf gradient", "overflowing norm"])
 def test_what_is_not_finite_changes_nothing_but_the_counters(kind, bad):
     model = network()
@@ -89,7 +89,7 @@ def test_what_is_not_finite_changes_nothing_but_the_counters(kind, bad):
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adam", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon", "sgd", "adadelta"])
 def test_state_goes_through_a_file_and_training_goes_on_identically(kind, tmp_path):
     config = TrainConfig(optimizer=kind, lr=0.01, weight_decay=0.01)
     straight = network()
@@ -154,3 +154,27 @@ def test_muon_step_by_hand():
         expected = expected * (1 - 0.1 * 0.2) - 0.1 * 2 * update  # a matrix four times as tall as wide: twice the rate
         muon.step()
     assert torch.allclose(weight, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adadelta"])
+def test_the_papers_optimizers_are_their_equations(kind):
+    """SGD: w - lr g. Adadelta (Zeiler 2012): E[g²] and E[Δ²] decay by ρ, Δ = -√(E[Δ²] + ε) / √(E[g²] + ε) g."""
+    model = network()
+    config = TrainConfig(optimizer=kind, lr=0.7 if kind == "sgd" else 1.0, beta2=0.95, eps=1e-6, clip=0.0)
+    optimizer = Optimizer(model, config, CPU)
+    weights = {name: p.detach().double() for name, p in model.named_parameters()}
+    squares, deltas = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
+    for step in range(1, 5):
+        loss = backward(model, step)
+        gradients = {name: p.grad.double() for name, p in model.named_parameters()}
+        optimizer.step(loss, 0.5, step)
+        for name, g in gradients.items():
+            if kind == "sgd":
+                weights[name] = weights[name] - 0.35 * g
+                continue
+            squares[name] = 0.95 * squares[name] + 0.05 * g * g
+            delta = -((deltas[name] + 1e-6).sqrt() / (squares[name] + 1e-6).sqrt()) * g
+            deltas[name] = 0.95 * deltas[name] + 0.05 * delta * delta
+            weights[name] = weights[name] + 0.5 * delta
+    for name, p in model.named_parameters():
+        torch.testing.assert_close(p.detach().double(), weights[name], rtol=1e-4, atol=1e-6)

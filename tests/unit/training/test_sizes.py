@@ -8,6 +8,7 @@ from regard.models.base import MODELS
 from regard.models.transformer import TransformerConfig
 from regard.training.config import build_run_config
 from regard.training.sizes import choose_sizes, heads_for
+from regard.training.text import sizes_for
 
 CONFIGS = {name: MODELS.get(name).Config for name in MODELS.names()}
 
@@ -70,6 +71,13 @@ def test_a_recurrent_model_gets_tables_that_can_be_tied_and_keeps_its_depth():
         assert "layers" not in model
         assert ("initialise" in model) == (name != "sutskever"), "only where there is such a setting"
         build_run_config({"model": {**model, "name": name, "tie": "target"}})
+
+
+def test_the_model_that_was_named_gets_its_own_sizes():
+    named = sizes_for(pairs(100, 5), {"model": {"name": "cho"}, "train": {"device": "cpu"}}, fine_tuning=False)
+    assert named["model"].keys() == {"embedding", "width", "dropout", "initialise"}
+    unnamed = sizes_for(pairs(100, 5), {"train": {"device": "cpu"}}, fine_tuning=False)
+    assert unnamed["model"].keys() == {"width", "layers", "heads", "dropout"}
 
 
 def test_text_without_spaces_is_not_taken_for_short():
