@@ -8,10 +8,12 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.core import config as configuration
 from regard.core.errors import ModelError
 from regard.core.types import BOS, EOS, PAD, Padded, pad_rows
+from regard.layers.attention.cache import CacheState
 from regard.models.base import MODELS, Recorder, build_model
 from regard.search.config import SearchConfig
 from regard.search.forcing import score_pairs
@@ -191,6 +193,34 @@ def test_a_cloned_state_survives_advance(name, variant):
     first, _ = model.advance(target[:, None, 2:4], memory, state)
     again, _ = model.advance(target[:, None, 2:4], memory, kept)
     torch.testing.assert_close(first, again)
+
+
+class Count(TorchDispatchMode):
+    """How many operations are asked for."""
+
+    asked = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.asked += 1
+        return func(*args, **(kwargs or {}))
+
+
+@torch.no_grad()
+def test_a_step_costs_the_same_late_as_early(name, variant):
+    """Constant work: operations and sizes of the state do not grow. (Self-attention reads what is written, by design.)"""
+    model = make(name, variant)
+    source, _ = batch()
+    memory, state = model.start(source, beams=2, capacity=30)
+    if isinstance(state, CacheState):
+        return
+    costs = []
+    for _ in range(30):
+        with Count() as count:
+            _, state = model.step(torch.full((4, 2), 5), memory, state)
+        sizes: list[tuple[int, ...]] = []
+        state.map(lambda tensor, sizes=sizes: (sizes.append(tuple(tensor.shape)), tensor)[1])
+        costs.append((count.asked, sizes))
+    assert costs[-1] == costs[1]  # the first also copies what all hypotheses begin with
 
 
 @torch.no_grad()

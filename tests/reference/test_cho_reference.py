@@ -183,7 +183,10 @@ def test_parameter_counts_of_the_papers_sizes():
 def test_initialisation_is_that_of_the_paper(reset):
     torch.manual_seed(0)
     model = Cho(
-        ChoConfig(embedding=60, width=64, reset=reset), source_vocabulary=90, target_vocabulary=120, shared=False
+        ChoConfig(embedding=60, width=64, reset=reset, initialise="paper"),
+        source_vocabulary=90,
+        target_vocabulary=120,
+        shared=False,
     )
     for name, p in model.named_parameters():
         if name in ("encoder.weight_hh_l0", "gates_from_state.weight"):

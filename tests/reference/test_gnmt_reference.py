@@ -11,7 +11,7 @@ import torch
 
 from regard.core.errors import ConfigError
 from regard.core.types import EOS, Padded, pad_rows
-from regard.models import gnmt
+from regard.layers.attention.scores import additive
 from regard.models.base import Recorder
 from regard.models.gnmt import GNMT, GNMTConfig
 
@@ -152,7 +152,7 @@ def test_the_model_is_its_equations_with_tied_tables(tie):
 @torch.no_grad()
 def test_queries_compared_in_parts_are_those_compared_at_once(monkeypatch):
     model = make(context_to="above")
-    monkeypatch.setattr(gnmt, "CELLS", 2 * 3 * 6 * A)  # two queries at a time, of five
+    monkeypatch.setattr(additive, "CELLS", 2 * 3 * 6 * A)  # two queries at a time, of five
     compare(model, numpy_weights(model))
 
 
@@ -227,7 +227,7 @@ def test_parameter_count_of_the_papers_sizes():
 def test_initialisation_is_the_papers(context_to):
     """Section 8.3: every parameter uniform between -0.04 and 0.04."""
     torch.manual_seed(0)
-    config = GNMTConfig(embedding=40, width=60, layers=3, context_to=context_to)
+    config = GNMTConfig(embedding=40, width=60, layers=3, context_to=context_to, initialise="paper")
     for name, p in GNMT(config, source_vocabulary=300, target_vocabulary=400, shared=False).named_parameters():
         p = p.detach()
         assert 0.036 < float(p.abs().max()) <= 0.04, name
@@ -296,7 +296,7 @@ def test_dropout_is_that_of_the_setting_and_only_in_training():
         ("width", {"width": 1 << 20}, "more than 16384"),
         ("residual", {"residual": 2}, "too low"),
         ("residual", {"residual": -1}, "negative"),
-        ("tie", {"tie": "all"}, "embedding (256) equals width (512)"),
+        ("tie", {"tie": "all", "embedding": 256}, "embedding (256) equals width (512)"),
         ("dropout", {"dropout": 1.0}, "not in [0, 1)"),
     ],
 )

@@ -300,7 +300,7 @@ def test_initialisation():
     sizes: dict[str, Any] = {"embedding": 40, "width": 64, "score": "concat", "attention": "local-p"}
     torch.manual_seed(0)
     for feeding in (True, False):
-        config = LuongConfig(**sizes, input_feeding=feeding)
+        config = LuongConfig(**sizes, input_feeding=feeding, initialise="paper")
         for name, p in Luong(config, source_vocabulary=99, target_vocabulary=99, shared=False).named_parameters():
             values = p.detach()
             assert values.abs().max() <= 0.1, name
@@ -328,7 +328,7 @@ def test_initialisation():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tie": "target"}, "only if h~_t has the width of the embedding (256)"),
+        ({"tie": "target", "embedding": 256}, "only if h~_t has the width of the embedding (256)"),
         ({"bidirectional": True, "width": 7}, "7 is odd"),
         ({"layers": 0}, "model.layers"),
         ({"window": 0}, "model.window"),

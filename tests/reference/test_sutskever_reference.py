@@ -200,7 +200,7 @@ def test_dropout_acts_on_what_goes_up():
         ({"layers": 1001}, "model.layers.*1001 is more than 1000"),
         ({"embedding": 1 << 15}, "model.embedding"),
         ({"dropout": 1.0}, "model.dropout"),
-        ({"tie": "target"}, r"model.tie.*width \(512\).*embedding \(256\)"),
+        ({"tie": "target", "embedding": 256}, r"model.tie.*width \(512\).*embedding \(256\)"),
     ],
 )
 def test_settings_that_cannot_be(settings, message):

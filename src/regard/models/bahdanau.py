@@ -4,6 +4,9 @@ Departs:
 - The reset gate of the GRUs acts after the matrix product, as in cuDNN; `reset="before"` is the paper's form, and slower.
 - The encoder's GRUs have no biases, so that padding needs no packing; the paper leaves biases out of its equations.
 - Dropout on embeddings, annotations and the readout: the paper has none (`dropout=0`).
+- `initialise="paper"` is the paper's. By default all matrices but the alignment model's start by their sizes: small models learn
+  much faster so.
+- The target begins with a mark, BOS.
 - Default sizes are for small corpora. The paper's: embedding 620, width 1000, attention 1000, readout 500.
 - The paper trains with Adadelta; any optimizer can be used here.
 """
@@ -26,7 +29,7 @@ from regard.layers.attention.scores.additive import Additive
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.cells import gru_step, precise
-from regard.layers.recurrent.deferred import Deferred, DeferredContext
+from regard.layers.recurrent.deferred import Deferred, DeferredContext, DeferredMany
 from regard.layers.recurrent.gru import ResetBeforeStep
 from regard.layers.recurrent.layers import Bidirectional
 from regard.models.base import MODELS, Recorder, Writer
@@ -50,7 +53,7 @@ class BahdanauConfig:
     readout: int = 0  # l, after the maxout; 0: as `embedding`
     reset: Literal["after", "before"] = "after"  # where the GRUs' reset gate acts: cuDNN's form or the paper's
     readout_from: Literal["previous", "current"] = "previous"  # s_{i-1}, as the paper writes, or s_i
-    initialise: Literal["paper", "scaled"] = "paper"  # scaled: matrices by their sizes (Glorot), the rest as the paper
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot), the rest as the paper
     tie: Tie = "none"  # which tables are one; needs readout = embedding
     dropout: float = 0.0
 
@@ -168,19 +171,17 @@ class _Step:
         self.after = model.config.reset == "after"
         self.from_context = Deferred(model.gates_from_context.weight)
         w_a, u = model.score.query.weight, model.gates_from_state.weight
-        self.split = (len(w_a), len(u))
-        self.from_state = Deferred(torch.cat((w_a, u)) if self.after else w_a)
+        self.from_state = DeferredMany(w_a, u) if self.after else DeferredMany(w_a)
         self.reset_before: Any = None if self.after else ResetBeforeStep(u)
         self.context, self.keep = DeferredContext(memory.annotations), memory.keep[:, None]
 
     def __call__(
         self, from_word: Float[Tensor, "B K G"], s: Float[Tensor, "B K n"]
     ) -> tuple[Float[Tensor, "B K n"], Float[Tensor, "B K nn"], Float[Tensor, "B K S"]]:
-        products = self.from_state(s)
-        query, from_state = products.split(self.split, -1) if self.after else (products, products)
+        query, *from_state = self.from_state(s)
         e = self.score.compare(query, self.keys)  # e_ij = v_a tanh(W_a s_{i-1} + U_a h_j)
         a = masked_softmax(e, self.keep)
         c = self.context(a)  # c_i = sum_j a_ij h_j
         gates = from_word + self.from_context(c)
-        s = gru_step(gates, from_state, s) if self.after else self.reset_before(gates, s)
+        s = gru_step(gates, *from_state, s) if self.after else self.reset_before(gates, s)
         return s, c, a

@@ -9,6 +9,7 @@ Departs:
 - The decoder starts from BOS, which has an embedding of its own; the paper starts from zeros, e(y_0) = 0.
 - O_y acts on the embedding e(y), not on the word itself, as in GroundHog.
 - Dropout on embeddings, the summary and the readout: the paper has none (`dropout=0`).
+- `initialise="paper"` is the paper's. By default matrices start by their sizes: small models learn much faster so.
 - Default sizes are for small corpora. The paper's: embedding 100 (its section 4.1; the appendix says 500), width 1000,
   readout 500.
 - The paper trains on phrase pairs with Adadelta; any text and optimizer can be used here.
@@ -50,7 +51,7 @@ class ChoConfig:
     width: int = 512  # of h, c and h'
     readout: int = 0  # s, after the maxout; 0: half the width
     reset: Literal["after", "before"] = "after"  # where the encoder's reset gate acts: cuDNN's form or the paper's
-    initialise: Literal["paper", "scaled"] = "paper"  # scaled: matrices by their sizes (Glorot), the rest as the paper
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot), the rest as the paper
     tie: Tie = "none"  # which tables are one
     dropout: float = 0.0
 

@@ -4,12 +4,14 @@ Departs:
 - Not here: the refinement by reinforcement learning (section 5; the published 39.92 BLEU of English-French comes after it,
   38.95 without), quantised inference (section 6), a device for every layer (section 3.3), pruning in search (section 7: our
   search has rows of a fixed number, of which it saves none). Wordpieces: any tokenizer.
-- Whether the bottom decoder layer reads the context, too, can be read either way. By default it does: so the weights are as
-  many as Shazeer et al. 2017 count in this model (table 2). `context_to="above"` leaves it without, and then nothing goes
-  step by step; with `query="current"` as well this is the decoder of NVIDIA's GNMT v2.
+- The paper sends the context "directly to all the remaining decoder layers". By default the bottom layer reads it, too: so the
+  weights are as many as Shazeer et al. 2017 count in this model (table 2). `context_to="above"` leaves it without, and then
+  nothing goes step by step. `query="current"` lets the layers above read the context of this step's bottom output, while the
+  bottom one still reads that of the step before; with "above" as well this is the decoder of NVIDIA's GNMT v2.
 - The decoder's states start at zero; the paper does not say.
-- Dropout, as in Zaremba et al. 2015, on what goes up, not on what goes on in time: into every layer, on what attention reads
+- Dropout, as in Zaremba et al. 2014, on what goes up, not on what goes on in time: into every layer, on what attention reads
   and on the top output. The residual sums take their inputs as they were before it.
+- `initialise="paper"` is the paper's U(-0.04, 0.04). By default matrices start by their sizes and forget gates open.
 - Default sizes are for small corpora. The paper's: embedding 1024, width 1024, layers 8; dropout 0.2 or 0.3.
 - The paper trains with Adam, then plain gradient descent; any optimizer can be used here.
 """
@@ -32,13 +34,13 @@ from regard.layers.attention.scores.additive import Additive
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.cells import lstm_step, open_forget_gate
-from regard.layers.recurrent.deferred import Deferred, DeferredContext
+from regard.layers.recurrent.deferred import Deferred, DeferredContext, DeferredMany
 from regard.layers.recurrent.layers import LSTM, Bidirectional, recurrent
 from regard.layers.recurrent.padding import PaddedFirst
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
-    "embedding": (1, 1 << 14),
+    "embedding": (0, 1 << 14),
     "width": (1, 1 << 14),
     "layers": (2, 1000),
     "encoder_layers": (0, 1000),
@@ -46,7 +48,6 @@ SIZES = {
     "attention": (0, 1 << 14),
     "residual": (0, 1000),
 }
-CELLS = 1 << 26  # queries x source positions x attention width that are compared at once: 256 MiB
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class GNMTConfig:
     """Sizes and choices of GNMT."""
 
     name: Literal["gnmt"] = "gnmt"
-    embedding: int = 256
+    embedding: int = 0  # 0: as `width`
     width: int = 512  # of every LSTM, in each direction
     layers: int = 4  # of the encoder, the bidirectional one included, and of the decoder
     encoder_layers: int = 0  # 0: as `layers`
@@ -63,7 +64,7 @@ class GNMTConfig:
     residual: int = 3  # the lowest layer, counted from 1, that adds its input to its output; 0: none does
     query: Literal["previous", "current"] = "previous"  # the bottom layer's output of the step before, or of this one
     context_to: Literal["all", "above"] = "all"  # all decoder layers read the context, or those above the bottom one
-    initialise: Literal["paper", "scaled"] = "paper"  # scaled: matrices by their sizes (Glorot)
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot)
     tie: Tie = "none"  # which tables are one; needs embedding = width
     dropout: float = 0.2
 
@@ -75,9 +76,14 @@ class GNMTConfig:
         if 0 < self.residual < 3:
             what = f"{self.residual} is too low: layer 1 reads words, layer 2 of the encoder both directions"
             raise ConfigError("setting model.residual", what, "Give at least 3, or 0")
-        if self.tie != "none" and self.embedding != self.width:
-            what = f"tables can be one only if embedding ({self.embedding}) equals width ({self.width})"
+        if self.tie != "none" and self.words != self.width:
+            what = f"tables can be one only if embedding ({self.words}) equals width ({self.width})"
             raise ConfigError("setting model.tie", what, "Make them equal or set tie=none")
+
+    @property
+    def words(self) -> int:
+        """The width of the embeddings."""
+        return self.embedding or self.width
 
     @property
     def depth(self) -> tuple[int, int]:
@@ -111,7 +117,7 @@ class GNMT(Writer):
     def __init__(self, config: GNMTConfig, *, source_vocabulary: int, target_vocabulary: int, shared: bool):
         super().__init__()
         self.config = config
-        e, n = config.embedding, config.width
+        e, n = config.words, config.width
         encoders, decoders = config.depth
         tables = embedding_tables(source_vocabulary, target_vocabulary, e, config.tie, shared)
         self.target_embedding, self.source_embedding = tables.target, tables.source
@@ -186,20 +192,19 @@ class GNMT(Writer):
         """
         lstm: Any = self.decoder[0]
         w_word, w_context = lstm.weight_ih_l0.split((word.shape[-1], self.config.width), 1)
-        w_query = self.score.query.weight
-        from_y = Deferred(torch.cat((w_query, lstm.weight_hh_l0)))
+        from_y = DeferredMany(self.score.query.weight, lstm.weight_hh_l0)
         from_context, context = Deferred(w_context), DeferredContext(memory.x)
         from_words = nn.functional.linear(word, w_word, lstm.bias_ih_l0 + lstm.bias_hh_l0)
         outputs, contexts, weights = [], [], []
         for from_word in from_words.unbind(2):
-            query, from_state = from_y(y).tensor_split((len(w_query),), -1)
+            query, from_state = from_y(y)
             a, p = self._attend(query, memory, context)
             y, c = lstm_step(from_word + from_context(a), from_state, c)
             outputs.append(y)
             contexts.append(a)
             weights.append(p)
         if self.config.query == "current":  # the layers above read one step ahead of the bottom
-            a, p = self._attend(from_y(y)[..., : len(w_query)], memory, context)
+            a, p = self._attend(self.score.query(y), memory, context)
             contexts, weights = [*contexts[1:], a], [*weights[1:], p]
         return torch.stack(outputs, 2), torch.stack(contexts, 2), torch.stack(weights, 2), (y, c)
 
@@ -210,9 +215,7 @@ class GNMT(Writer):
         outputs, last = _through_time(self.decoder[0], word, y, c)
         before = torch.cat((y[:, :, None].to(outputs.dtype), outputs[:, :, :-1]), 2)  # y_{i-1}
         query = self.score.query(outputs if self.config.query == "current" else before).flatten(1, 2)
-        context = DeferredContext(memory.x)
-        parts = query.split(max(1, CELLS // memory.keys.numel()), 1)
-        a, p = (torch.cat(part, 1) for part in zip(*(self._attend(q, memory, context) for q in parts), strict=True))
+        a, p = self._attend(query, memory, DeferredContext(memory.x))
         return outputs, a.unflatten(1, word.shape[1:3]), p.unflatten(1, word.shape[1:3]), last
 
     def _attend(

@@ -1,18 +1,20 @@
 """Stacked LSTMs with attention: "Effective Approaches to Attention-based NMT", Luong, Pham and Manning 2015 (arXiv 1508.04025).
 
 Departs:
+- `initialise="paper"` is the paper's U(-0.1, 0.1). By default matrices start by their sizes and forget gates open: small models
+  learn much faster so.
 - Default sizes are for small corpora. The paper's: 4 layers, width and embedding 1000, vocabularies of 50,000 words.
 - A reversed source is turned back for attention: positions are those of the sentence as it was written, so that alignments
   can be read and the window of local-m, which moves on with the target, moves on in the source too. The end-of-sentence
   token is part of the source: a reversed one begins with it.
 - Local attention masks what is outside its window; the paper leaves it uncomputed. Its location score belongs to places in
   the window; here, to places in the sentence, as in global attention. A window beyond the end rests on the last word.
-- concat learns both halves of W_a. (The paper's weak results of concat come from a half that was fixed to the identity.)
+- concat learns both halves of W_a. (The paper says that its weak results may come from a half that was fixed to the identity.)
 - location takes its softmax over the words of the sentence, and refuses sentences longer than `max_source`.
 - `bidirectional` is not in the paper: in every layer one LSTM of half the width reads each way, and their outputs and last
   states stand side by side. Nothing else changes.
 - The output layer has a bias; the paper writes softmax(W_s h~_t) without one. Biases start as all else, from U(-0.1, 0.1).
-- Dropout, as in Zaremba et al. 2015, on what goes up, not on what goes on in time: into every layer, on what attention reads
+- Dropout, as in Zaremba et al. 2014, on what goes up, not on what goes on in time: into every layer, on what attention reads
   and on h~_t, which is fed to the next step as it was dropped.
 - The paper trains with plain SGD; any optimizer can be used here.
 """
@@ -43,7 +45,7 @@ from regard.layers.recurrent.padding import PaddedFirst, backwards
 from regard.models.base import MODELS, Limits, Recorder, Writer
 
 SIZES = {
-    "embedding": (1, 1 << 14),
+    "embedding": (0, 1 << 14),
     "width": (1, 1 << 14),
     "readout": (0, 1 << 14),
     "layers": (1, 1000),
@@ -59,7 +61,7 @@ class LuongConfig:
     """Sizes and choices of the paper's models. Its best: local-p, general, input feeding."""
 
     name: Literal["luong"] = "luong"
-    embedding: int = 256  # m
+    embedding: int = 0  # m; 0: as `width`
     width: int = 512  # n, of every LSTM
     readout: int = 0  # l, of the attentional vector h~_t; 0: as `width`
     layers: int = 2  # of the encoder and of the decoder
@@ -70,18 +72,23 @@ class LuongConfig:
     reverse: bool = True  # the encoder reads from the end; bidirectional ones read both ways anyhow
     bidirectional: bool = False
     max_source: int = 256  # of location, which learns a place for every source position
-    initialise: Literal["paper", "scaled"] = "paper"  # scaled: matrices by their sizes (Glorot)
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot)
     tie: Tie = "none"  # which tables are one; needs readout = embedding
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout",))
-        if self.tie != "none" and (self.readout or self.width) != self.embedding:
-            what = f"tables can be one only if h~_t has the width of the embedding ({self.embedding})"
-            raise ConfigError("setting model.tie", what, f"Set readout={self.embedding} or tie=none")
+        if self.tie != "none" and (self.readout or self.width) != self.words:
+            what = f"tables can be one only if h~_t has the width of the embedding ({self.words})"
+            raise ConfigError("setting model.tie", what, f"Set readout={self.words} or tie=none")
         if self.bidirectional and self.width % 2:
             what = f"two directions share the width, and {self.width} is odd"
             raise ConfigError("setting model.width", what, "Give an even one")
+
+    @property
+    def words(self) -> int:
+        """The width of the embeddings."""
+        return self.embedding or self.width
 
 
 @dataclasses.dataclass
@@ -113,7 +120,7 @@ class Luong(Writer):
     def __init__(self, config: LuongConfig, *, source_vocabulary: int, target_vocabulary: int, shared: bool):
         super().__init__()
         self.config = config
-        m, n, readout = config.embedding, config.width, config.readout or config.width
+        m, n, readout = config.words, config.width, config.readout or config.width
         tables = embedding_tables(source_vocabulary, target_vocabulary, m, config.tie, shared)
         self.target_embedding, self.source_embedding = tables.target, tables.source
         inputs = [m, *[n] * (config.layers - 1)]

@@ -32,7 +32,7 @@ from regard.layers.recurrent.padding import PaddedFirst, backwards
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
-    "embedding": (1, 1 << 14),
+    "embedding": (0, 1 << 14),
     "width": (1, 1 << 14),
     "layers": (1, 1000),
 }
@@ -43,7 +43,7 @@ class SutskeverConfig:
     """Sizes and choices of the deep LSTM."""
 
     name: Literal["sutskever"] = "sutskever"
-    embedding: int = 256
+    embedding: int = 0  # 0: as `width`
     width: int = 512  # of every LSTM
     layers: int = 2
     reverse: bool = True  # read the source from its end, as the paper does
@@ -52,9 +52,14 @@ class SutskeverConfig:
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout",))
-        if self.tie != "none" and self.width != self.embedding:
-            what = f"tables can be one only if width ({self.width}) equals embedding ({self.embedding})"
+        if self.tie != "none" and self.width != self.words:
+            what = f"tables can be one only if width ({self.width}) equals embedding ({self.words})"
             raise ConfigError("setting model.tie", what, "Make them equal or set tie=none")
+
+    @property
+    def words(self) -> int:
+        """The width of the embeddings."""
+        return self.embedding or self.width
 
 
 @dataclasses.dataclass
@@ -75,7 +80,7 @@ class Sutskever(Writer):
     def __init__(self, config: SutskeverConfig, *, source_vocabulary: int, target_vocabulary: int, shared: bool):
         super().__init__()
         self.config = config
-        tables = embedding_tables(source_vocabulary, target_vocabulary, config.embedding, config.tie, shared)
+        tables = embedding_tables(source_vocabulary, target_vocabulary, config.words, config.tie, shared)
         self.target_embedding, self.source_embedding = tables.target, tables.source
         self.encoder, self.decoder = _stack(config), _stack(config)
         self.dropout = nn.Dropout(config.dropout)
@@ -114,5 +119,5 @@ class Sutskever(Writer):
 
 
 def _stack(config: SutskeverConfig) -> nn.ModuleList:
-    sizes = [config.embedding] + [config.width] * config.layers
+    sizes = [config.words] + [config.width] * config.layers
     return nn.ModuleList(recurrent("lstm", size, config.width, bias=False) for size in sizes[:-1])

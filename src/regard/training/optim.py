@@ -1,4 +1,4 @@
-"""The optimizer (Adam, AdamW, Muon, SGD or Adadelta) over parameter groups, a step that refuses non-finite gradients, and its state as tensors."""
+"""The optimizer over parameter groups: a step that refuses non-finite gradients, and its state as tensors."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from regard.data.addresses import DATASETS, is_path
 from regard.data.prepared import from_home
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import build_run_config, read_recipe
-from regard.training.model_section import config_class, settings_of
+from regard.training.model_section import DEFAULT, config_class, settings_of
 from regard.training.sizes import heads_for
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-tuning may change of a model
@@ -42,8 +42,8 @@ def gather(
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = _nested(settings)
-    if _model_name(given) not in (None, _model_name(values)):  # sizes of one model mean nothing to another
-        values.pop("model", None)
+    if "model" in values and _model_name(given) not in (None, _model_name(values) or DEFAULT):
+        values.pop("model")  # sizes of one model mean nothing to another
     values = configuration.merge(values, given)
     model = values.get("model")
     if (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from regard.core.errors import ConfigError
-from regard.models.base import MODELS
-from regard.training.config import build_run_config
+from regard.models.base import MODELS, build_model
+from regard.training.config import build_run_config, recipe_names
 from regard.training.request import gather
 
 FILES = {"src": "a.src", "tgt": "a.tgt"}
@@ -76,3 +77,27 @@ def test_another_model_than_the_recipes_leaves_the_recipes_sizes():
     assert given["train"], "all else is the recipe's"
     same = gather("demo", {}, ["model.name=transformer", "model.dropout=0.2"], None)
     assert same["model"].keys() > {"name", "dropout"}
+
+
+def test_naming_the_model_that_a_recipe_means_anyhow_changes_nothing(tmp_path):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('[data]\npairs = "bundled:tatoeba-en-de"\n[model]\nwidth = 32\nheads = 2\n')
+    given = gather(str(recipe), {}, ["model.name=transformer"], None)
+    assert given["model"] == {"name": "transformer", "width": 32, "heads": 2}
+
+
+@pytest.mark.parametrize("recipe", [name for name in recipe_names() if name.startswith("multi30k")])
+def test_recipes_for_one_vocabulary_can_have_two(recipe):
+    """Word-level runs keep each language's words apart."""
+    values = gather(recipe, {}, ["tokenizer.joint=false", "data.folder=/nowhere"], None)
+    config = build_run_config(values)
+    with torch.device("meta"):
+        build_model(config.model.name, config.model, source_vocabulary=50, target_vocabulary=60, shared=False)
+
+
+@pytest.mark.parametrize("name", ["bahdanau", "cho", "gnmt", "luong", "sutskever", "transformer"])
+def test_tables_can_be_tied_without_a_recipe(name):
+    config = build_run_config(gather(None, FILES, [f"model.name={name}", "model.tie=auto", "model.width=64"], None))
+    with torch.device("meta"):
+        model = build_model(name, config.model, source_vocabulary=50, target_vocabulary=50, shared=True)
+    assert model.output.weight is model.source_embedding.weight

@@ -41,7 +41,9 @@ class Kernel(NamedTuple):
 
 def distance(query: Query, keys: Keys) -> Weights:
     """|q - k|, from differences: the expansion |q|² - 2q·k + |k|² is not exact at zero."""
-    return torch.cdist(query, keys, compute_mode="donot_use_mm_for_euclid_dist")
+    precise = torch.promote_types(query.dtype, torch.float32)  # there are no distances of 16-bit numbers on a CPU
+    apart = torch.cdist(query.to(precise), keys.to(precise), compute_mode="donot_use_mm_for_euclid_dist")
+    return apart.to(query.dtype)
 
 
 def gaussian(query: Query, keys: Keys, bandwidth: Bandwidth) -> Weights:
@@ -75,7 +77,10 @@ def epanechnikov(query: Query, keys: Keys, bandwidth: Bandwidth) -> Weights:
 
 
 def exact(query: Query, keys: Keys, bandwidth: Bandwidth) -> Weights:
-    return (query[:, :, None] == keys[:, None]).all(-1).to(query.dtype)
+    apart = torch.cdist(
+        query.detach().double(), keys.detach().double(), p=float("inf")
+    )  # of the number that differs most
+    return (apart == 0).to(query.dtype)
 
 
 def average(

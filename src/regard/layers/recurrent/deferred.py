@@ -32,6 +32,20 @@ class Deferred:
         return _Step.apply(x, self.weight, self._anchor, self._steps)  # type: ignore[return-value]
 
 
+class DeferredMany:
+    """x -> x W₁ᵀ, x W₂ᵀ, ... as one product. Where nothing is learnt they stay apart: joining the matrices costs a copy."""
+
+    def __init__(self, *weights: Float[Tensor, "_ I"]):
+        self._sizes = [len(weight) for weight in weights]
+        together = torch.is_grad_enabled() and len(weights) > 1
+        self._products = [Deferred(torch.cat(weights))] if together else [Deferred(weight) for weight in weights]
+
+    def __call__(self, x: Float[Tensor, "*N I"]) -> tuple[Tensor, ...]:
+        if len(self._products) < len(self._sizes):
+            return self._products[0](x).split(self._sizes, -1)
+        return tuple(product(x) for product in self._products)
+
+
 class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, weight, anchor, steps):

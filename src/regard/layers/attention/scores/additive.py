@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from regard.layers.attention.scores._base import SCORES, Score
 
+CELLS = 1 << 26  # queries x keys x width that are compared at once: 256 MiB
+
 
 @SCORES.register("additive")
 class Additive(Score):
@@ -33,8 +35,10 @@ class Additive(Score):
         self, projected_query: Float[Tensor, "B N A"], prepared: Float[Tensor, "B S A"]
     ) -> Float[Tensor, "B N S"]:
         """The score of a query that was projected elsewhere, for decoders that make W_a part of a larger product."""
+        most = max(1, CELLS // max(1, prepared.numel()))
         # B N S A; tanh needs only its own result for the gradient, so it may overwrite the sum
-        return (projected_query[:, :, None] + prepared[:, None]).tanh_() @ self.v
+        parts = [(part[:, :, None] + prepared[:, None]).tanh_() @ self.v for part in projected_query.split(most, 1)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def forward(self, query: Float[Tensor, "B N Dq"], prepared: Float[Tensor, "B S A"]) -> Float[Tensor, "B N S"]:
         return self.compare(self.query(query), prepared)

@@ -1,4 +1,4 @@
-"""The bilinear score qᵀ W k (Luong et al. 2015, eq. 8, "general")."""
+"""The bilinear score qᵀ W k (Luong et al. 2015, section 3.1, "general")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dot product q·k (Luong et al. 2015, eq. 8, "dot")."""
+"""The dot product q·k (Luong et al. 2015, section 3.1, "dot")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The location score W q (Luong et al. 2015, eq. 7): attention from the query alone, whatever the keys say.
+"""The location score W q (Luong et al. 2015, eq. 8): attention from the query alone, whatever the keys say.
 
 Departs:
 - The paper takes the softmax over all positions that W has, and cuts the weights to the sentence; here, as for all scores,
