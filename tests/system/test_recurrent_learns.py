@@ -64,7 +64,7 @@ def right(folder: Path, seen: set[str], shortest: int, longest: int) -> float:
 def test_attention_reverses_long_sequences(name, tmp_path):
     seen = learn(tmp_path, {"name": name, **ATTENDING[name]}, LONG)
     assert right(tmp_path, seen, 3, 8) >= 0.97
-    assert right(tmp_path, seen, 10, LONG) >= 0.85
+    assert right(tmp_path, seen, 10, LONG) >= 0.95
 
 
 @pytest.mark.parametrize("name", FIXED)

@@ -4,8 +4,7 @@ Departs:
 - The reset gate of the GRUs acts after the matrix product, as in cuDNN; `reset="before"` is the paper's form, and slower.
 - The encoder's GRUs have no biases, so that padding needs no packing; the paper leaves biases out of its equations.
 - Dropout on embeddings, annotations and the readout: the paper has none (`dropout=0`).
-- `initialise="paper"` is the paper's. By default all matrices but the alignment model's start by their sizes: small models learn
-  much faster so.
+- `initialise="paper"` is the paper's. By default matrices start by their sizes: small models learn much faster so.
 - The target begins with a mark, BOS.
 - Default sizes are for small corpora. The paper's: embedding 620, width 1000, attention 1000, readout 500.
 - The paper trains with Adadelta; any optimizer can be used here.
@@ -53,7 +52,7 @@ class BahdanauConfig:
     readout: int = 0  # l, after the maxout; 0: as `embedding`
     reset: Literal["after", "before"] = "after"  # where the GRUs' reset gate acts: cuDNN's form or the paper's
     readout_from: Literal["previous", "current"] = "previous"  # s_{i-1}, as the paper writes, or s_i
-    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot), the rest as the paper
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot)
     tie: Tie = "none"  # which tables are one; needs readout = embedding
     dropout: float = 0.0
 
@@ -109,15 +108,18 @@ class Bahdanau(Writer):
 
     def _initialise(self) -> None:
         """Appendix B.1: recurrent matrices orthogonal, W_a and U_a from N(0, 0.001²), v_a and biases 0, the rest N(0, 0.01²)."""
+        scaled = self.config.initialise == "scaled"
         for name, p in self.named_parameters():
-            if p.dim() == 1:
+            if name == "score.v" and scaled:
+                nn.init.uniform_(p, -(len(p) ** -0.5), len(p) ** -0.5)
+            elif p.dim() == 1:
                 nn.init.zeros_(p)
             elif name.endswith(("weight_hh_l0", "gates_from_state.weight")):
                 for matrix in p.data.chunk(3):
                     nn.init.orthogonal_(matrix)
-            elif name.startswith("score."):
+            elif name.startswith("score.") and not scaled:
                 nn.init.normal_(p, std=0.001)
-            elif self.config.initialise == "paper":
+            elif not scaled:
                 nn.init.normal_(p, std=0.01)
             elif "embedding" in name or name.startswith("output."):
                 nn.init.normal_(p, std=p.shape[1] ** -0.5)

@@ -25,8 +25,8 @@ def choose_sizes(
     if cpu:  # what two cores can train in an evening, not in a month
         pieces = min(pieces, 8000)
     known = settings_of(model)
-    recurrent = "heads" not in known
-    sizes = _recurrent_sizes(pairs, cpu) if recurrent else _transformer_sizes(pairs, words, cpu)
+    heads = "heads" in known
+    sizes = _sizes_with_heads(pairs, words, cpu) if heads else _sizes_without_heads(pairs, cpu)
     width = sizes["width"]
     batch_tokens = 2048 if cpu else 16384
     epochs = 60 if pairs < 60_000 else 30 if pairs < 500_000 else 12
@@ -38,7 +38,10 @@ def choose_sizes(
     if steps is None:
         tokens = epochs * pairs * (words * PIECES_PER_WORD + 1)
         steps = -(-int(min(200_000, max(fewest, tokens / (0.9 * batch_tokens)))) // 100) * 100
-    lr = 1e-3 if recurrent else 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
+    if heads:
+        lr = 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
+    else:
+        lr = 2e-3 if width < 1024 else 1e-3
     train = {
         "steps": steps,
         "batch_tokens": batch_tokens,
@@ -57,7 +60,8 @@ def choose_sizes(
     }
 
 
-def _transformer_sizes(pairs: int, words: float, cpu: bool) -> dict[str, Any]:
+def _sizes_with_heads(pairs: int, words: float, cpu: bool) -> dict[str, Any]:
+    """Of Transformers."""
     if pairs < 5_000:
         width, layers, heads, dropout = 128, 2, 4, 0.3
     elif pairs < 60_000:
@@ -71,8 +75,11 @@ def _transformer_sizes(pairs: int, words: float, cpu: bool) -> dict[str, Any]:
     return {"width": width, "layers": layers, "heads": heads, "dropout": dropout}
 
 
-def _recurrent_sizes(pairs: int, cpu: bool) -> dict[str, Any]:
-    """Their depth is their own: each paper has its way to stack layers. Embeddings as wide as states can be tied."""
+def _sizes_without_heads(pairs: int, cpu: bool) -> dict[str, Any]:
+    """Of recurrent models, above all. Their depth is their own: each paper has its way to stack layers.
+
+    Embeddings as wide as states can be tied.
+    """
     if pairs < 5_000:
         width, dropout = 128, 0.3
     elif pairs < 60_000:
