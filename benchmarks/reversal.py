@@ -31,6 +31,7 @@ TRANSLATORS = {
     "bahdanau": {**RECURRENT, "initialise": "scaled"},
     "luong": {**RECURRENT, "initialise": "scaled", "layers": 1, "reverse": False},
     "gnmt": {**RECURRENT, "initialise": "scaled", "layers": 2},
+    "convs2s": {**RECURRENT, "layers": 3, "max_length": 64},
     "cho": {**RECURRENT, "initialise": "scaled"},
     "sutskever": {**RECURRENT, "layers": 1, "reverse": False},
 }

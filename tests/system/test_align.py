@@ -36,6 +36,11 @@ MODELS = {
         "model": {"width": 32, "embedding": 32, "layers": 1, "initialise": "scaled", "dropout": 0.0},
         "train": {"lr": 6e-3, "steps": 400},
     },
+    "convs2s": {
+        "order": "swapped",
+        "model": {"width": 32, "embedding": 32, "layers": 2, "dropout": 0.0},
+        "train": {"lr": 6e-3, "steps": 400},
+    },
     "gnmt": {
         "order": "swapped",
         "model": {"width": 32, "embedding": 32, "layers": 2, "initialise": "scaled", "dropout": 0.0},

@@ -27,6 +27,7 @@ def test_settings_are_those_of_the_code():
         "docs/results.md",
         "docs/extending.md",
         "docs/data.md",
+        "docs/positions.md",
         "docs/corpora.md",
         "CONTRIBUTING.md",
     ],

@@ -185,5 +185,5 @@ class _Step:
         a = masked_softmax(e, self.keep)
         c = self.context(a)  # c_i = sum_j a_ij h_j
         gates = from_word + self.from_context(c)
-        s = gru_step(gates, *from_state, s) if self.after else self.reset_before(gates, s)
+        s = gru_step(gates, from_state[0], s) if self.after else self.reset_before(gates, s)
         return s, c, a

@@ -7,13 +7,15 @@ Departs:
 - Queries, keys and values are one matrix, and start as one: smaller by 1/sqrt(2) than three matrices would.
 - Attention weights and inner activations have dropouts of their own (off by default, as in the paper).
 - The output layer has a bias, as in most implementations; the paper does not mention one.
+- Positions can be others than the paper's sinusoids (layers/positions.py), and self-attention can see distances instead or as
+  well (layers/attention/relative/, one file for each paper, with where it departs). Cross-attention sees neither.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,10 +27,19 @@ from regard.core.tree import Memory
 from regard.core.types import Padded
 from regard.layers.attention.cache import CacheState
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
+from regard.layers.attention.relative import (
+    RELATIVE,
+    AddedTo,
+    Layout,
+    Places,
+    RelativeSettings,
+    RelativeStack,
+    SchemeAtPlaces,
+)
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.output import SoftmaxOutput
-from regard.layers.positions import LearnedPositions, SinusoidalPositions
+from regard.layers.positions import Absolute, make_positions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
 
 SIZES = {
@@ -39,6 +50,8 @@ SIZES = {
     "heads": (1, 1 << 14),
     "inner": (0, 1 << 18),
     "max_length": (1, 1 << 20),
+    "relative_distance": (0, 1 << 14),
+    "relative_buckets": (4, 1 << 14),
 }
 
 
@@ -54,8 +67,15 @@ class TransformerConfig:
     heads: int = 4
     inner: int = 0  # 0: four times the width
     norm: Literal["pre", "post"] = "pre"
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Absolute = "sinusoidal"  # added to embeddings; fraction fails, and with norm=pre does nothing
     max_length: int = 512  # of learned positions
+    relative: Literal["none", "shaw", "music", "t5", "alibi", "rotary"] = "none"  # in self-attention
+    relative_distance: int = 0  # the longest that shaw, music and t5 tell apart; 0: 16, of t5 128
+    relative_buckets: int = 32  # of t5
+    relative_to: AddedTo = "both"  # what shaw adds vectors to
+    relative_per_head: bool = False  # shaw, music: each head has vectors of its own
+    rotary_layout: Layout = "interleaved"  # which dimensions are turned together
+    rotary_base: float = 10000.0
     activation: Activation = "relu"
     tie: Tie = "auto"  # which tables are one: auto ties all that share a vocabulary
     dropout: float = 0.1
@@ -68,14 +88,27 @@ class TransformerConfig:
             raise ConfigError(
                 "setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one"
             )
-        if self.width % 2 and self.positions == "sinusoidal":
+        if self.width % 2 and self.positions in ("sinusoidal", "sinusoidal-halves"):
             raise ConfigError(
                 "setting model.width", f"sinusoids need an even width, got {self.width}", "Give an even one"
             )
+        if self.relative != "none":
+            RELATIVE.get(self.relative).check(self.relative_settings, self.width // self.heads)
 
     @property
     def depth(self) -> tuple[int, int]:
         return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+
+    @property
+    def relative_settings(self) -> RelativeSettings:
+        return RelativeSettings(
+            relative_distance=self.relative_distance,
+            relative_buckets=self.relative_buckets,
+            relative_to=self.relative_to,
+            relative_per_head=self.relative_per_head,
+            rotary_layout=self.rotary_layout,
+            rotary_base=self.rotary_base,
+        )
 
 
 class Residual(nn.Module):
@@ -103,9 +136,13 @@ class EncoderLayer(nn.Module):
         self.around_attention, self.around_feedforward = Residual(config), Residual(config)
 
     def forward(
-        self, x: Float[Tensor, "B S D"], keep: Bool[Tensor, "B 1 1 S"] | None, explicit: bool
+        self,
+        x: Float[Tensor, "B S D"],
+        keep: Bool[Tensor, "B 1 1 S"] | None,
+        explicit: bool,
+        relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B S D"], Tensor | None]:
-        written, weights = self.attention(self.around_attention.before(x), keep, False, explicit)
+        written, weights = self.attention(self.around_attention.before(x), keep, False, explicit, relative)
         x = self.around_attention.after(x, written)
         x = self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x)))
         return x, weights
@@ -124,10 +161,15 @@ class DecoderLayer(nn.Module):
         )
 
     def forward(
-        self, x: Float[Tensor, "B T D"], memory: TransformerMemory, layer: int, explicit: bool
+        self,
+        x: Float[Tensor, "B T D"],
+        memory: TransformerMemory,
+        layer: int,
+        explicit: bool,
+        relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Tensor | None, Tensor | None]:
         """Teacher forcing: each position sees itself and what is before it."""
-        written, own = self.attention(self.around_attention.before(x), None, True, explicit)
+        written, own = self.attention(self.around_attention.before(x), None, True, explicit, relative)
         x = self.around_attention.after(x, written)
         x, weights = self._rest(x, memory, layer, explicit)
         return x, own, weights
@@ -141,11 +183,12 @@ class DecoderLayer(nn.Module):
         visible: Bool[Tensor, "B 1 KT LK"] | None,
         count: int,
         explicit: bool,
+        relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B KT D"], Tensor | None, Tensor | None]:
         """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache."""
-        q, k, v = self.attention.project(self.around_attention.before(x))
+        q, k, v = self.attention.project(self.around_attention.before(x), relative)
         key, value = state.write(layer, k, v, count)
-        mixed, own = attend_heads(q, key, value, visible, explicit=explicit)
+        mixed, own = attend_heads(q, key, value, visible, explicit=explicit, relative=relative)
         x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)))
         x, weights = self._rest(x, memory, layer, explicit)
         return x, own, weights
@@ -185,11 +228,13 @@ class Transformer(Writer):
         encoders, decoders = config.depth
         tables = embedding_tables(source_vocabulary, target_vocabulary, config.width, config.tie, shared)
         self.target_embedding, self.source_embedding = tables.target, tables.source
-        self.source_positions: Any = _positions(config)
-        self.target_positions: Any = _positions(config)
+        self.source_positions = make_positions(config.positions, config.width, config.max_length)
+        self.target_positions = make_positions(config.positions, config.width, config.max_length)
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(encoders))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
+        self.encoder_relative = _relative(config, encoders, causal=False)
+        self.decoder_relative = _relative(config, decoders, causal=True)
         self.encoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
         self.output = SoftmaxOutput(config.width, target_vocabulary, tables.output)
@@ -213,25 +258,37 @@ class Transformer(Writer):
         return Limits(self.source_positions.limit, self.target_positions.limit)
 
     def _embed(
-        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, at: Tensor, longest: int, side: str
-    ) -> Tensor:
-        limit = positions.limit
-        if isinstance(limit, int) and longest > limit:
+        self,
+        tokens: Int[Tensor, "B N"],
+        side: Literal["source", "target"],
+        at: Int[Tensor, "*#B N"],
+        longest: int,
+        keep: Bool[Tensor, "B S"],
+    ) -> Float[Tensor, "B N D"]:
+        """Embeddings and positions. `keep` is that of the source, on either side."""
+        table, positions = (
+            (self.source_embedding, self.source_positions)
+            if side == "source"
+            else (self.target_embedding, self.target_positions)
+        )
+        if positions.limit is not None and longest > positions.limit:
             raise ModelError(
                 f"the {side}",
-                f"{longest} tokens are more than the model's learned positions, {limit}",
+                f"{longest} tokens are more than the model's learned positions, {positions.limit}",
                 "Give shorter text",
             )
-        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest))
+        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest, keep))
 
     def encode(self, source: Padded, record: Recorder | None = None) -> TransformerMemory:
         """Reads the source once; gives what the decoder will look at."""
-        length = source.tokens.shape[1]
-        at = torch.arange(length, device=source.tokens.device)
-        x = self._embed(source.tokens, self.source_embedding, self.source_positions, at, length, "source")
+        length, device = source.tokens.shape[1], source.tokens.device
+        x = self._embed(source.tokens, "source", torch.arange(length, device=device), length, source.keep)
+        relative = [None] * len(self.encoder)
+        if self.encoder_relative is not None:
+            relative = self.encoder_relative(Places.whole_sequence(length, device))
         keep = source.keep[:, None, None, :]
         for i, layer in enumerate(self.encoder):
-            x, weights = layer(x, keep, record is not None)
+            x, weights = layer(x, keep, record is not None, relative[i])
             if record is not None and weights is not None:
                 record.add(f"encoder.{i}.self", weights)
         x = self.encoder_norm(x)
@@ -241,10 +298,12 @@ class Transformer(Writer):
     def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
         memory = self.encode(source, record)
         length = target.shape[1]
-        at = torch.arange(length, device=target.device)
-        x = self._embed(target, self.target_embedding, self.target_positions, at, length, "target")
+        x = self._embed(target, "target", torch.arange(length, device=target.device), length, source.keep)
+        relative = [None] * len(self.decoder)
+        if self.decoder_relative is not None:
+            relative = self.decoder_relative(Places.whole_sequence(length, target.device))
         for i, layer in enumerate(self.decoder):
-            x, own, weights = layer(x, memory, i, record is not None)
+            x, own, weights = layer(x, memory, i, record is not None, relative[i])
             if record is not None:
                 record.add(f"decoder.{i}.self", own)
                 record.add(f"decoder.{i}.cross", weights)
@@ -271,12 +330,13 @@ class Transformer(Writer):
                 "Start with more",
             )
         at = state.next_positions(count)[:, None].expand(-1, beams, -1).flatten(1)
-        x = self._embed(
-            tokens.flatten(1), self.target_embedding, self.target_positions, at, state.filled + count, "target"
-        )
+        x = self._embed(tokens.flatten(1), "target", at, state.filled + count, memory.keep[:, 0, 0])
+        relative = [None] * len(self.decoder)
+        if self.decoder_relative is not None:
+            relative = self.decoder_relative(Places(at, state.stored_positions(count)))
         visible = state.visible(count)
         for i, layer in enumerate(self.decoder):
-            x, own, weights = layer.advance(x, memory, i, state, visible, count, record is not None)  # type: ignore[operator]
+            x, own, weights = layer.advance(x, memory, i, state, visible, count, record is not None, relative[i])  # type: ignore[operator]
             if record is not None:
                 for name, seen in (("self", own), ("cross", weights)):  # B H (K T) S -> B K H T S
                     record.add(f"decoder.{i}.{name}", seen.unflatten(2, (beams, count)).transpose(1, 2))
@@ -288,7 +348,15 @@ class Transformer(Writer):
         return record.tensors[f"decoder.{layer}.cross"].mean(-3)
 
 
-def _positions(config: TransformerConfig) -> nn.Module:
-    if config.positions == "learned":
-        return LearnedPositions(config.width, config.max_length)
-    return SinusoidalPositions(config.width)
+def _relative(config: TransformerConfig, layers: int, causal: bool) -> RelativeStack | None:
+    if config.relative == "none":
+        return None
+    head_width = config.width // config.heads
+    return RelativeStack(
+        config.relative,
+        config.relative_settings,
+        layers=layers,
+        heads=config.heads,
+        head_width=head_width,
+        causal=causal,
+    )

@@ -58,6 +58,11 @@ class CacheState(State):
     def next_positions(self, count: int) -> Int[Tensor, "B T"]:
         return self.positions[:, None] + torch.arange(count, device=self.positions.device)
 
+    def stored_positions(self, count: int) -> Int[Tensor, "1 LK"]:
+        """The positions of all that will be stored once `count` more tokens are: the same in every sentence."""
+        beams = self.ancestry.shape[1]
+        return torch.arange(self.filled + count, device=self.positions.device).repeat_interleave(beams)[None]
+
     def visible(self, count: int) -> Bool[Tensor, "B 1 KT LK"] | None:
         """Which cached entries each of the next `count` tokens of each hypothesis may look at, itself included."""
         high = self.filled + count

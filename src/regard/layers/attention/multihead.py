@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.layers.attention.relative import SchemeAtPlaces
+
 Heads = Float[Tensor, "B H N Dh"]
 
 
@@ -24,20 +26,33 @@ def attend_heads(
     causal: bool = False,
     dropout: float = 0.0,
     explicit: bool = False,
+    relative: SchemeAtPlaces | None = None,
 ) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T S"] | None]:
-    """softmax(Q Kᵀ / √d) V (eq. 1). The weights come back only from the explicit form; both agree to float tolerance."""
-    if not explicit:
-        return F.scaled_dot_product_attention(
-            query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal
-        ), None
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    """softmax(Q Kᵀ / √d) V (eq. 1). The weights come back only from the explicit form; both agree to float tolerance.
+
+    `relative` adds to the scores, and may add to the values; the queries and keys given are turned already.
+    """
+    bias = None if relative is None else relative.bias(query)
+    fused = not explicit and not (relative is not None and relative.adds_values)
+    if fused and bias is None:
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal)
+        return mixed, None
     if causal:
-        length = scores.shape[-1]
-        keep = torch.ones(scores.shape[-2], length, dtype=torch.bool, device=scores.device).tril()
-    if keep is not None:
-        scores = scores.masked_fill(~keep, float("-inf"))
-    weights = scores.softmax(-1)
-    return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
+        keep = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    if fused:
+        mask = _hide(bias.to(query.dtype), keep)  # type: ignore[union-attr]
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout), None
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    weights = _hide(scores if bias is None else scores + bias, keep).softmax(-1)
+    dropped = F.dropout(weights, dropout, training=dropout > 0)
+    mixed = dropped @ value
+    if relative is not None and relative.adds_values:
+        mixed = mixed + relative.values(dropped)
+    return mixed, weights if explicit else None
+
+
+def _hide(scores: Float[Tensor, "#B H T S"], keep: Bool[Tensor, "*#B S"] | None) -> Float[Tensor, "B H T S"]:
+    return scores if keep is None else scores.masked_fill(~keep, float("-inf"))
 
 
 class SelfAttention(nn.Module):
@@ -49,16 +64,23 @@ class SelfAttention(nn.Module):
         self.query_key_value = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
-    def project(self, x: Float[Tensor, "B N D"]) -> tuple[Heads, Heads, Heads]:
+    def project(self, x: Float[Tensor, "B N D"], relative: SchemeAtPlaces | None = None) -> tuple[Heads, Heads, Heads]:
         q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        return q, k, v
+        return (q, k, v) if relative is None else (relative.turn(q), relative.turn(k), v)
 
     def forward(
-        self, x: Float[Tensor, "B N D"], keep: Bool[Tensor, "B 1 1 N"] | None, causal: bool, explicit: bool
+        self,
+        x: Float[Tensor, "B N D"],
+        keep: Bool[Tensor, "B #H #N N"] | None,
+        causal: bool,
+        explicit: bool,
+        relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B H N N"] | None]:
-        q, k, v = self.project(x)
+        q, k, v = self.project(x, relative)
         dropout = self.dropout if self.training else 0.0
-        mixed, weights = attend_heads(q, k, v, keep, causal=causal, dropout=dropout, explicit=explicit)
+        mixed, weights = attend_heads(
+            q, k, v, keep, causal=causal, dropout=dropout, explicit=explicit, relative=relative
+        )
         return self.out(merge_heads(mixed)), weights
 
 

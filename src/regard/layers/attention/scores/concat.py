@@ -1,4 +1,6 @@
-"""The concat score vᵀ tanh(W [q; k] = W_q q + W_k k with W = [W_q, W_k], so the matrix is kept in two parts and the part of the keys is computed once
+"""The concat score vᵀ tanh(W [q; k]) (Luong et al. 2015, section 3.1): the additive score under another name.
+
+W [q; k] = W_q q + W_k k with W = [W_q, W_k], so the matrix is kept in two parts and the part of the keys is computed once
 per sentence. (The paper says that its weak results of concat may come from a W_k fixed to the identity; here it is learned.)
 """
 
