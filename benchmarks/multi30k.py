@@ -58,6 +58,13 @@ def one(recipe: str, data: Path, out: Path, direction: str, kind: str, seed: int
         tokenized=kind != "raw",
         lowercase=kind != "raw",
     ).system
+    valid = regard.evaluate(
+        folder,
+        src=data / files["valid_src"],
+        ref=data / files["valid_tgt"],
+        tokenized=kind != "raw",
+        lowercase=kind != "raw",
+    ).system  # what recipes are chosen by
     bleu, chrf = evaluation.scores["bleu"], evaluation.scores["chrf"]
     return {
         "recipe": recipe,
@@ -68,6 +75,8 @@ def one(recipe: str, data: Path, out: Path, direction: str, kind: str, seed: int
         "bleu": round(bleu.value, 2),
         "bleu_interval": [round(bleu.low or 0, 1), round(bleu.high or 0, 1)],
         "chrf": round(chrf.value, 2),
+        "valid_bleu": round(valid.scores["bleu"].value, 2),
+        "valid_perplexity": round(valid.perplexity or 0, 3),
         "reference_length": bleu.details["ref_len"],
         "perplexity": round(evaluation.perplexity or 0, 2),
         "train_and_test_seconds": round(wall, 1),

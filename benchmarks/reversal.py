@@ -28,12 +28,13 @@ from regard.training.progress import Reporter
 RECURRENT = {"embedding": 64, "width": 96, "dropout": 0.0}
 TRANSLATORS = {
     "transformer": {"width": 96, "layers": 2, "heads": 4, "dropout": 0.0},
-    "bahdanau": {**RECURRENT, "initialise": "scaled"},
-    "luong": {**RECURRENT, "initialise": "scaled", "layers": 1, "reverse": False},
-    "gnmt": {**RECURRENT, "initialise": "scaled", "layers": 2},
+    "bahdanau": {**RECURRENT},
+    "luong": {**RECURRENT, "layers": 1, "reverse": False},
+    "gnmt": {**RECURRENT, "layers": 2},
     "convs2s": {**RECURRENT, "layers": 3, "max_length": 64},
-    "cho": {**RECURRENT, "initialise": "scaled"},
+    "cho": {**RECURRENT},
     "sutskever": {**RECURRENT, "layers": 1, "reverse": False},
+    "rctm1": {"width": 128, "dropout": 0.0},
 }
 PAIRS, HELD_OUT, BEYOND = 20_000, 100, 4  # training pairs; test sequences of each length; lengths beyond the longest
 

@@ -85,6 +85,24 @@ VARIANTS = {
         {"embedding": 10, "width": 16, "bidirectional": True, "input_feeding": False},
         {"embedding": 10, "width": 16, "input_feeding": False, "attention": "local-m", "window": 1},
     ],
+    "rctm1": [
+        {"width": 12, "max_source": 40},
+        {"width": 12, "max_source": 40, "activation": "sigmoid", "output": "softmax", "tie": "auto"},
+        {"width": 10, "max_source": 33, "classes": 3, "tie": "target"},
+    ],
+    "rctm2": [
+        {"width": 12, "max_source": 40, "max_target": 40},
+        {
+            "width": 12,
+            "max_source": 40,
+            "max_target": 24,
+            "activation": "sigmoid",
+            "output": "softmax",
+            "tie": "auto",
+            "gram": 2,
+        },
+        {"width": 10, "max_source": 33, "max_target": 30, "classes": 3, "tie": "target", "gram": 6},
+    ],
     "sutskever": [
         {"embedding": 10, "width": 16},
         {"embedding": 16, "width": 16, "layers": 3, "tie": "auto"},
@@ -178,7 +196,7 @@ def test_stepping_chunks_and_teacher_forcing_agree(name, variant):
     source, target = batch()
     forced = model(source, target).hidden
     for chunks in ([1] * 7, [3, 1, 3], [7], [2, 5]):
-        memory, state = model.start(source, beams=2, capacity=8)
+        memory, state = model.start(source, beams=2, capacity=8, target_length=target.shape[1])
         parts, at = [], 0
         for count in chunks:
             piece = target[:, None, at : at + count].expand(-1, 2, -1)
@@ -196,14 +214,15 @@ def test_reordered_hypotheses_keep_their_own_past(name, variant):
     source, _ = batch(rows=3)
     generator = torch.Generator().manual_seed(5)
     beams, steps = 3, 6
-    memory, state = model.start(source, beams=beams, capacity=steps)
+    memory, state = model.start(source, beams=beams, capacity=steps, target_length=steps)
     histories = torch.zeros(3, beams, 0, dtype=torch.long)
     for step in range(steps):
         tokens = torch.full((3, beams), BOS) if step == 0 else torch.randint(4, V, (3, beams), generator=generator)
         histories = torch.cat((histories, tokens[:, :, None]), dim=2)
         hidden, state = model.step(tokens, memory, state)
         for k in range(beams):
-            expected = model(source, histories[:, k]).hidden[:, -1]
+            whole = torch.nn.functional.pad(histories[:, k], (0, steps - 1 - step), value=4)  # some models count them
+            expected = model(source, whole).hidden[:, step]
             torch.testing.assert_close(hidden[:, k], expected, rtol=1e-4, atol=1e-5)
         parents = torch.randint(0, beams, (3, beams), generator=generator)
         state = state.reorder(parents)
@@ -216,7 +235,7 @@ def test_rows_can_be_taken_and_put(name, variant):
     model = make(name, variant)
     source, target = batch(rows=4)
     forced = model(source, target).hidden
-    memory, state = model.start(source, beams=1, capacity=8)
+    memory, state = model.start(source, beams=1, capacity=8, target_length=target.shape[1])
     early, late = torch.tensor([0, 2]), torch.tensor([1, 3])
     ahead = state.take(early)
     _, ahead = model.advance(target[early, None, :3], memory.take(early), ahead)
@@ -285,6 +304,26 @@ def test_padding_and_neighbours_change_nothing(name, variant):
         torch.nn.functional.pad(source.tokens, (0, 5), value=7), torch.nn.functional.pad(source.keep, (0, 5))
     )
     torch.testing.assert_close(model(wider, target).hidden, together, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_without_a_target_change_nothing(name, variant):
+    """On a GPU such rows fill batches up: a source of EOS alone, and nothing but padding to write."""
+    model = make(name, {**variant, "dropout": 0.0}).train()
+    source, target = batch()
+    fill = Padded(*(torch.zeros_like(part) for part in source))
+    fill.tokens[:, 0], fill.keep[:, 0] = EOS, True
+    filled = Padded(*(torch.cat(parts) for parts in zip(source, fill, strict=True)))
+    outcomes = []
+    for sources, targets in ((source, target), (filled, torch.cat([target, torch.full_like(target, PAD)]))):
+        forced = model(sources, targets)
+        assert torch.isfinite(forced.hidden).all()
+        wanted = targets.roll(-1, 1)  # BOS comes last, as good a word as any
+        loss = model.output.loss(forced.hidden, wanted).loss
+        model.zero_grad()
+        sum(forced.losses.values(), loss).backward()
+        outcomes.append({n: p.grad.clone() for n, p in model.named_parameters()} | forced.losses)  # type: ignore[union-attr]
+    for n, one in outcomes[0].items():
+        torch.testing.assert_close(outcomes[1][n], one, rtol=1e-4, atol=1e-5, msg=lambda text, n=n: f"{n}: {text}")
 
 
 @torch.no_grad()
@@ -367,7 +406,8 @@ def test_every_parameter_is_trained(name, variant):
     model = make(name, {**variant, "dropout": 0.0}).train()
     source, target = batch(rows=8)
     forced = model(source, target)
-    model.output.loss(forced.hidden, target.roll(-1, 1)).loss.backward()
+    loss = model.output.loss(forced.hidden, target.roll(-1, 1)).loss
+    sum(forced.losses.values(), loss).backward()
     still = [n for n, p in model.named_parameters() if p.grad is None or p.grad.abs().max() == 0]
     assert still == []
 
@@ -378,10 +418,10 @@ def test_sixteen_bits_where_they_are_allowed_change_little(name, variant):
     source, target = batch(rows=8)
     expected = model(source, target).hidden
     with torch.autocast("cpu", torch.float16):
-        hidden = model(source, target).hidden
-        sums = model.output.loss(hidden, target.roll(-1, 1))
-    sums.loss.backward()
-    torch.testing.assert_close(hidden.float(), expected, rtol=0.05, atol=0.05)
+        forced = model(source, target)
+        sums = model.output.loss(forced.hidden, target.roll(-1, 1))
+    sum(forced.losses.values(), sums.loss).backward()
+    torch.testing.assert_close(forced.hidden.float(), expected, rtol=0.05, atol=0.05)
     for n, p in model.named_parameters():
         assert p.grad is not None, n
         assert p.grad.dtype == p.dtype, n
@@ -410,12 +450,19 @@ def test_search_keeps_its_laws(name, variant):
     model = make(name, variant)
     source, _ = batch(rows=5, longest=8)
     limits = {"max_extra": 6, "max_ratio": 1.0, "ban_unknown": False, "max_repeat": 0}
-    for settings in (SearchConfig(beam=1, **limits), SearchConfig(beam=4, nbest=4, **limits)):
+    cut = {**limits, "max_ratio": 0.0, "min_length": 9}  # no text can end
+    for settings in (
+        SearchConfig(beam=1, **limits),
+        SearchConfig(beam=4, nbest=4, **limits),
+        SearchConfig(beam=2, nbest=2, **cut),
+        SearchConfig(method="sample", nbest=2, **cut),
+    ):
         together = search(model, source, settings)
         for row, found in enumerate(together):
             alone = search(model, source.take(torch.tensor([row])), settings)[0]
             assert [h.tokens for h in alone] == [h.tokens for h in found]
             assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
+            assert not any(h.finished for h in found) or settings.min_length == 0
             for h in found:
                 total, each = score_pairs(model, source.take(torch.tensor([row])), [h.tokens])[0]
                 expected = total if h.finished else sum(each[:-1])
@@ -426,6 +473,9 @@ def test_search_keeps_its_laws(name, variant):
         hidden = model(source.take(torch.tensor([row])), torch.tensor([tokens])).hidden
         scores = model.output.scores(hidden)[0]
         scores[:, [PAD, BOS]] = -torch.inf
+        if "plans" in model.capabilities:  # as long as was planned: of that length, the likeliest
+            scores[:-1, EOS] = -torch.inf
+            scores[-1, EOS] = torch.inf
         likeliest = scores.argmax(-1).tolist()
         assert likeliest[: len(tokens) - 1] == tokens[1:]
         assert not found[0].finished or likeliest[-1] == EOS

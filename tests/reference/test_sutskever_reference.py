@@ -167,8 +167,9 @@ def test_parameter_counts_of_the_paper():
 def test_initialisation_is_that_of_the_paper():
     torch.manual_seed(0)
     model = Sutskever(
-        SutskeverConfig(embedding=30, width=40), source_vocabulary=90, target_vocabulary=200, shared=False
-    )
+        SutskeverConfig(embedding=30, width=40, initialise="paper"),
+        source_vocabulary=90, target_vocabulary=200, shared=False,
+    )  # fmt: skip
     for name, p in model.named_parameters():
         assert p.abs().max().item() == pytest.approx(0.08, rel=0.05), name
         assert p.std().item() == pytest.approx(0.08 / math.sqrt(3), rel=0.15), name
@@ -206,3 +207,19 @@ def test_dropout_acts_on_what_goes_up():
 def test_settings_that_cannot_be(settings, message):
     with pytest.raises(ConfigError, match=message):
         SutskeverConfig(**settings)
+
+
+def test_scaled_initialisation_depends_on_the_sizes():
+    torch.manual_seed(0)
+    model = Sutskever(
+        SutskeverConfig(embedding=60, width=80), source_vocabulary=90, target_vocabulary=200, shared=False
+    )
+    for name, p in model.named_parameters():
+        if "_l0" in name:  # each gate is a matrix of its own, and none of their columns is a bias
+            expected = math.sqrt(2 / (p.shape[1] + p.shape[0] // 4))
+            assert float(p.detach().std()) == pytest.approx(expected, rel=0.05), name
+            assert float(p.detach()[:, -1].std()) == pytest.approx(expected, rel=0.15), name
+        elif p.dim() > 1:
+            assert float(p.detach().std()) == pytest.approx(p.shape[1] ** -0.5, rel=0.05), name
+        else:
+            assert not p.any(), name

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 from regard.cli.line_progress import LineProgress
 from regard.cli.outputs import check_outputs
 from regard.core.errors import ConfigError, ModelError
-from regard.core.files import sync
+from regard.core.files import whole_file
 from regard.data.reading import PairReader, open_pairs
 from regard.evaluation.aer import AlignmentScore, GoldFile
 from regard.tasks.alignment import Aligner, LinkRule, Links
@@ -152,16 +151,8 @@ def _writing(out: Path | None, silent: bool) -> Iterator[Callable[[str], object]
     if out is None or str(out) == "-":
         yield (lambda text: None) if silent and out is None else sys.stdout.write
         return
-    partial = out.with_name(f".{out.name}.partial-{os.getpid()}")
-    try:
-        with open(partial, "w", encoding="utf-8", newline="\n") as file:
-            yield file.write
-        sync(partial)
-        os.replace(partial, out)
-        sync(out.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with whole_file(out) as file:
+        yield lambda text: file.write(text.encode())
 
 
 @contextlib.contextmanager

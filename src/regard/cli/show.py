@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +25,12 @@ CARD = "CARD.md"
 
 def run_models() -> None:
     console = Console(highlight=False)
-    table = Table("architecture", "what it is", title="Architectures (model.name in a recipe)")
+    table = Table(
+        "architecture", "what it is", "paper", title="Architectures (model.name in a recipe)", show_lines=True
+    )
     for name in MODELS.names():
-        table.add_row(name, (MODELS.get(name).__doc__ or "").splitlines()[0])
+        model = MODELS.get(name)
+        table.add_row(name, (model.__doc__ or "").splitlines()[0], _paper(model))
     console.print(table)
     table = Table("model", "folder", title="Trained models in this installation")
     try:
@@ -36,6 +40,12 @@ def run_models() -> None:
     table.columns[1].overflow = "fold"
     console.print(table)
     console.print("A run folder is a model too: regard translate --model DIR, regard show DIR.", markup=False)
+
+
+def _paper(model: type) -> str:
+    """The first paragraph of the model's file, without the name that comes before the title."""
+    whole = (sys.modules[model.__module__].__doc__ or "").split("\n\n")[0]
+    return " ".join(whole.split()).partition(": ")[2].rstrip(".")
 
 
 def run_recipes(name: str | None) -> None:

@@ -8,9 +8,9 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from regard.core.errors import CheckpointError
 
@@ -42,12 +42,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Writes a file so that, whatever happens, either the old or the new content is there."""
+@contextlib.contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its place once it is whole: whatever happens, either the old or the new content is there."""
     partial = path.with_name(f".{path.name}.partial-{os.getpid()}")
     try:
         with open(partial, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
@@ -55,6 +56,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file so that, whatever happens, either the old or the new content is there."""
+    with whole_file(path) as file:
+        file.write(content)
 
 
 def write_json(path: Path, value: Any) -> None:

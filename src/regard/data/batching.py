@@ -55,7 +55,7 @@ def collate(
         source, target_in, target_out = (
             np.concatenate([part, np.full((empty, part.shape[1]), PAD)]) for part in (source, target_in, target_out)
         )
-        source[len(index) :, 0], target_in[len(index) :, 0] = EOS, BOS
+        source[len(index) :, 0] = EOS  # attention must have something to look at
         keep = np.concatenate([keep, np.arange(keep.shape[1]) < np.ones((empty, 1))])
     return Batch(
         Padded(torch.from_numpy(source), torch.from_numpy(keep)),

@@ -181,4 +181,6 @@ def _write(folder: Path, pairs: PairStream, tokenizers: TokenizerPair, max_lengt
 
 def _nothing_left(name: str, count: int, max_length: int) -> DataError:
     what = f"all {count} pairs are longer than {max_length} tokens" if count else "there are no pairs"
-    return DataError(name, what, "Raise train.max_tokens, or give other text")
+    return DataError(
+        name, what, "Raise train.max_tokens and, where they are lower, the model's own limits, or give shorter text"
+    )

@@ -31,6 +31,7 @@ from regard.layers.recurrent.cells import gru_step, precise
 from regard.layers.recurrent.deferred import Deferred, DeferredContext, DeferredMany
 from regard.layers.recurrent.gru import ResetBeforeStep
 from regard.layers.recurrent.layers import Bidirectional
+from regard.layers.starting import start_by_sizes, start_orthogonal
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
@@ -108,24 +109,19 @@ class Bahdanau(Writer):
 
     def _initialise(self) -> None:
         """Appendix B.1: recurrent matrices orthogonal, W_a and U_a from N(0, 0.001²), v_a and biases 0, the rest N(0, 0.01²)."""
-        scaled = self.config.initialise == "scaled"
+        if self.config.initialise == "scaled":
+            start_by_sizes(self, ("gates", "_ih_"), 3)
+            bound = len(self.score.v) ** -0.5  # from 0, alignments are learnt late
+            nn.init.uniform_(self.score.v, -bound, bound)
+        else:
+            for name, p in self.named_parameters():
+                if p.dim() == 1:
+                    nn.init.zeros_(p)
+                else:
+                    nn.init.normal_(p, std=0.001 if name.startswith("score.") else 0.01)
         for name, p in self.named_parameters():
-            if name == "score.v" and scaled:
-                nn.init.uniform_(p, -(len(p) ** -0.5), len(p) ** -0.5)
-            elif p.dim() == 1:
-                nn.init.zeros_(p)
-            elif name.endswith(("weight_hh_l0", "gates_from_state.weight")):
-                for matrix in p.data.chunk(3):
-                    nn.init.orthogonal_(matrix)
-            elif name.startswith("score.") and not scaled:
-                nn.init.normal_(p, std=0.001)
-            elif not scaled:
-                nn.init.normal_(p, std=0.01)
-            elif "embedding" in name or name.startswith("output."):
-                nn.init.normal_(p, std=p.shape[1] ** -0.5)
-            else:
-                for matrix in p.data.chunk(3 if "gates" in name or "_ih_" in name else 1):
-                    nn.init.xavier_uniform_(matrix)
+            if name.endswith(("weight_hh_l0", "gates_from_state.weight")):
+                start_orthogonal(p, 3)
 
     def start(
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None

@@ -28,7 +28,7 @@ from regard.layers.output import OutputLayer
 
 MODELS: Registry[Any] = Registry("model", "regard.models")
 
-Capability = Literal["translates", "attends"]
+Capability = Literal["translates", "attends", "plans"]  # "plans": the model is a Planner
 
 
 class Recorder:
@@ -109,6 +109,33 @@ class Writer(nn.Module, ABC):
 
     def parameters_count(self) -> int:
         return sum(p.numel() for p in self.parameters())
+
+
+class Planner(Writer):
+    """A writer that has to know how long a text will be before it writes the first word of it.
+
+    A length counts what is written, EOS included: as many tokens as `forward` is given, where the length of each row is that
+    of its target without padding. P(text) = P(its length) P(text | its length), and all that score texts count both.
+    """
+
+    @abstractmethod
+    def start(
+        self,
+        source: Padded,
+        *,
+        beams: int = 1,
+        capacity: int = 256,
+        target_length: Int[Tensor, "B"] | int | None = None,
+    ) -> tuple[Memory, State]:
+        """As any writer's, for texts of the given lengths (None: of each source's likeliest length).
+
+        There is room for the length 1 and for those up to `capacity` or the model's limit. A number beyond raises ModelError; a
+        tensor's, which only the device knows, are cut. What `advance` reads beyond a text's length means nothing.
+        """
+
+    @abstractmethod
+    def length_scores(self, source: Padded, most: int) -> Float[Tensor, "B L"]:
+        """log P(length | source) of the lengths 1 .. `most`."""
 
 
 def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool) -> Writer:

@@ -1,5 +1,7 @@
 """The RNN encoder-decoder: "Learning Phrase Representations using RNN Encoder-Decoder for Statistical Machine Translation",
-Cho et al. 2014 (arXiv 1406.1078). Equations of appendix A.
+Cho et al. 2014 (arXiv 1406.1078).
+
+Equations are those of appendix A.
 
 Departs:
 - The reset gate of the encoder acts after the matrix product, as in cuDNN; `reset="before"` is the paper's form, and slower.
@@ -33,6 +35,7 @@ from regard.layers.recurrent.cells import gru_step, precise
 from regard.layers.recurrent.deferred import Deferred
 from regard.layers.recurrent.layers import recurrent
 from regard.layers.recurrent.padding import PaddedFirst
+from regard.layers.starting import start_by_sizes, start_orthogonal
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
@@ -104,19 +107,17 @@ class Cho(Writer):
 
     def _initialise(self) -> None:
         """Section 4.1: recurrent matrices orthogonal, the rest from N(0, 0.01²). Biases start at 0."""
+        if self.config.initialise == "scaled":
+            start_by_sizes(self, ("gates", "_ih_"), 3)
+        else:
+            for p in self.parameters():
+                if p.dim() == 1:
+                    nn.init.zeros_(p)
+                else:
+                    nn.init.normal_(p, std=0.01)
         for name, p in self.named_parameters():
-            if p.dim() == 1:
-                nn.init.zeros_(p)
-            elif name in ("encoder.weight_hh_l0", "gates_from_state.weight"):
-                for matrix in p.data.chunk(3):
-                    nn.init.orthogonal_(matrix)
-            elif self.config.initialise == "paper":
-                nn.init.normal_(p, std=0.01)
-            elif "embedding" in name or name.startswith("output."):
-                nn.init.normal_(p, std=p.shape[1] ** -0.5)
-            else:
-                for matrix in p.data.chunk(3 if "gates" in name or "_ih_" in name else 1):
-                    nn.init.xavier_uniform_(matrix)
+            if name in ("encoder.weight_hh_l0", "gates_from_state.weight"):
+                start_orthogonal(p, 3)
 
     def start(
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None

@@ -33,10 +33,11 @@ from regard.layers.attention.masked_softmax import masked_softmax
 from regard.layers.attention.scores.additive import Additive
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
-from regard.layers.recurrent.cells import lstm_step, open_forget_gate
+from regard.layers.recurrent.cells import lstm_step
 from regard.layers.recurrent.deferred import Deferred, DeferredContext, DeferredMany
-from regard.layers.recurrent.layers import LSTM, Bidirectional, recurrent
+from regard.layers.recurrent.layers import Bidirectional, recurrent
 from regard.layers.recurrent.padding import PaddedFirst
+from regard.layers.starting import start_by_sizes
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
@@ -122,8 +123,8 @@ class GNMT(Writer):
         tables = embedding_tables(source_vocabulary, target_vocabulary, e, config.tie, shared)
         self.target_embedding, self.source_embedding = tables.target, tables.source
         self.encoder_bottom = Bidirectional("lstm", e, n, bias=True)  # LSTM_f, LSTM_b
-        inputs = (2 * n, *[n] * (encoders - 2))  # and one more, for the biases
-        self.encoder = nn.ModuleList(recurrent("lstm", i + 1, n, bias=False) for i in inputs)
+        inputs = (2 * n, *[n] * (encoders - 2))
+        self.encoder = nn.ModuleList(recurrent("lstm", i, n, bias="input") for i in inputs)
         self.score = Additive(n, n, config.attention or n)  # AttentionFunction
         bottom = e + n if config.context_to == "all" else e
         self.decoder = nn.ModuleList(recurrent("lstm", i, n, bias=True) for i in (bottom, *[2 * n] * (decoders - 1)))
@@ -133,20 +134,11 @@ class GNMT(Writer):
 
     def _initialise(self) -> None:
         """Section 8.3: everything from U(-0.04, 0.04)."""
-        for name, p in self.named_parameters():
-            if self.config.initialise == "paper":
-                nn.init.uniform_(p, -0.04, 0.04)
-            elif p.dim() == 1:
-                nn.init.zeros_(p)
-            elif "embedding" in name or name.startswith("output."):
-                nn.init.normal_(p, std=p.shape[1] ** -0.5)
-            else:
-                for matrix in p.data.chunk(4 if "coder" in name else 1):
-                    nn.init.xavier_uniform_(matrix)
         if self.config.initialise == "scaled":
-            for module in self.modules():
-                if isinstance(module, LSTM):  # the encoder's biases are its last input's weights
-                    open_forget_gate(module.bias_ih_l0 if module.bias else module.weight_ih_l0[:, -1])
+            start_by_sizes(self, ("coder",), 4)
+        else:
+            for p in self.parameters():
+                nn.init.uniform_(p, -0.04, 0.04)
 
     def _add(self, m: Tensor, x: Tensor, layer: int) -> Tensor:
         """x^i = m^i + x^{i-1} where there is a residual connection (6), and m^i below (5)."""

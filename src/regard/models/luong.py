@@ -22,7 +22,6 @@ Departs:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
@@ -40,8 +39,9 @@ from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.cells import lstm_step, open_forget_gate
 from regard.layers.recurrent.deferred import Deferred, DeferredContext
-from regard.layers.recurrent.layers import LSTM, Bidirectional, recurrent
+from regard.layers.recurrent.layers import Bidirectional, recurrent
 from regard.layers.recurrent.padding import PaddedFirst, backwards
+from regard.layers.starting import start_by_sizes
 from regard.models.base import MODELS, Limits, Recorder, Writer
 
 SIZES = {
@@ -126,8 +126,8 @@ class Luong(Writer):
         inputs = [m, *[n] * (config.layers - 1)]
         if config.bidirectional:
             self.encoder = nn.ModuleList(Bidirectional("lstm", i, n // 2, bias=True) for i in inputs)
-        else:  # one more input is there for the biases
-            self.encoder = nn.ModuleList(recurrent("lstm", i + 1, n, bias=False) for i in inputs)
+        else:
+            self.encoder = nn.ModuleList(recurrent("lstm", i, n, bias="input") for i in inputs)
         if config.input_feeding:
             # the gates of a layer are one matrix: of [word; h~_{t-1}; h], and above of [h of the layer below; h]
             self.decoder: Any = nn.ModuleList(nn.Linear(i + n, 4 * n) for i in (m + readout, *inputs[1:]))
@@ -143,28 +143,14 @@ class Luong(Writer):
 
     def _initialise(self) -> None:
         """Section 4.1: everything from U(-0.1, 0.1)."""
-        for name, p in self.named_parameters():
-            if self.config.initialise == "paper":
+        if self.config.initialise == "paper":
+            for p in self.parameters():
                 nn.init.uniform_(p, -0.1, 0.1)
-            elif p.dim() == 1:
-                nn.init.zeros_(p)
-            elif "embedding" in name or name.startswith("output."):
-                nn.init.normal_(p, std=p.shape[1] ** -0.5)
-            else:
-                for matrix in p.data.chunk(4 if "coder" in name else 1):
-                    nn.init.xavier_uniform_(matrix)
-        if self.config.initialise == "scaled":
-            for bias in self._biases():
-                open_forget_gate(bias)
-
-    def _biases(self) -> Iterator[Tensor]:
-        """Of all LSTMs; those of the encoder are its last input's weights."""
-        for module in self.modules():
-            if isinstance(module, LSTM):
-                yield module.bias_ih_l0 if module.bias else module.weight_ih_l0[:, -1]
+            return
+        start_by_sizes(self, ("coder",), 4)
         if self.config.input_feeding:
             for layer in self.decoder:
-                yield layer.bias
+                open_forget_gate(layer.bias)
 
     @property
     def limits(self) -> Limits:

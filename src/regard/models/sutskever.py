@@ -9,6 +9,7 @@ Departs:
 - Dropout on what goes up, between the layers (Zaremba et al. 2014): the paper has none (`dropout=0`).
 - Default sizes are for small corpora. The paper's: embedding 1000, width 1000, layers 4.
 - The output layer has a bias. The LSTMs have none, so that padding needs no packing; nor do the paper's 384 million count any.
+- `initialise="paper"` is the paper's U(-0.08, 0.08). By default matrices start by their sizes: small models learn much faster so.
 - The paper trains with plain gradient descent (rate 0.7, halved from epoch 5, gradients cut at norm 5); any optimizer can be
   used here.
 """
@@ -29,6 +30,7 @@ from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.layers import recurrent
 from regard.layers.recurrent.padding import PaddedFirst, backwards
+from regard.layers.starting import start_by_sizes
 from regard.models.base import MODELS, Recorder, Writer
 
 SIZES = {
@@ -49,6 +51,7 @@ class SutskeverConfig:
     reverse: bool = True  # read the source from its end, as the paper does
     tie: Tie = "none"  # which tables are one; needs width = embedding
     dropout: float = 0.0
+    initialise: Literal["paper", "scaled"] = "scaled"  # scaled: matrices by their sizes (Glorot)
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout",))
@@ -89,8 +92,11 @@ class Sutskever(Writer):
 
     def _initialise(self) -> None:
         """Section 3.4: all parameters from U(-0.08, 0.08)."""
-        for p in self.parameters():
-            nn.init.uniform_(p, -0.08, 0.08)
+        if self.config.initialise == "scaled":
+            start_by_sizes(self, ("coder",), 4)
+        else:
+            for p in self.parameters():
+                nn.init.uniform_(p, -0.08, 0.08)
 
     def start(
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None

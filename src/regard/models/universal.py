@@ -259,8 +259,10 @@ class UniversalTransformer(Writer):
             _note(record, "decoder", revised)
         losses = {}
         if ponder is not None and revised.halted is not None:
-            losses["encoder.ponder"] = self.config.ponder * _mean(ponder, source.keep)
-            losses["decoder.ponder"] = self.config.ponder * _mean(revised.halted.ponder, target != PAD)
+            written = target != PAD
+            read = source.keep & written.any(1, keepdim=True)  # rows that only fill up a batch have no target
+            losses["encoder.ponder"] = self.config.ponder * _mean(ponder, read)
+            losses["decoder.ponder"] = self.config.ponder * _mean(revised.halted.ponder, written)
         return Forced(revised.output, losses)
 
     def start(

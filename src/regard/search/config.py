@@ -22,6 +22,7 @@ class SearchConfig:
     alpha: float = 0.6
     coverage: float = 0.0  # GNMT's beta; above 0 it needs a model that attends
     stop: Literal["full", "exact"] = "full"  # stop at a full pool, or only when nothing can still enter it
+    lengths: int = 5  # of models that plan (rctm2): likeliest lengths tried, each with a beam; 1 is seldom enough
 
     # A sentence's maximum length depends on its own source only: min(max_ratio * source + max_extra, max_length).
     max_ratio: float = 2.0
@@ -45,6 +46,7 @@ class SearchConfig:
             self._choice(name)
         self._between("beam", 1, MAX_HYPOTHESES)
         self._between("nbest", 1, MAX_HYPOTHESES)
+        self._between("lengths", 1, MAX_HYPOTHESES)
         self._between("alpha", 0, 10)
         self._between("coverage", 0, 100)
         self._between("max_ratio", 0, 1000)

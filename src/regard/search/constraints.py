@@ -58,6 +58,11 @@ class Constraints:
             log_probs = torch.where(token >= 0, only, log_probs)
         return log_probs
 
+    def end_at(self, log_probs: Float[Tensor, "B K V"], limit: Int[Tensor, "B"], step: int) -> Float[Tensor, "B K V"]:
+        """Texts of a given length: no EOS before as many tokens as they may have, and nothing else after."""
+        ends = torch.arange(log_probs.shape[-1], device=log_probs.device) == EOS
+        return log_probs.masked_fill(ends != (step >= limit)[:, None, None], NEVER)
+
     def _no_repeat(self, log_probs: Tensor, history: Tensor) -> None:
         n = self.config.no_repeat_ngram
         count = history.shape[-1] - (n - 1)

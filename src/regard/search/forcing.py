@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from regard.core.errors import ModelError
 from regard.core.types import BOS, EOS, Padded, pad_rows
-from regard.models.base import Recorder, Writer
+from regard.models.base import Planner, Recorder, Writer
 from regard.search.hypothesis import Hypothesis
 
 GROUP_CELLS = 1 << 20  # sentences x (source + target positions)^2 read at once: bounds explicit attention weights
@@ -20,7 +21,10 @@ SCORE_CELLS = 1 << 23  # positions x vocabulary scored at once: 32 MiB of log-pr
 
 @torch.inference_mode()
 def score_pairs(model: Writer, source: Padded, targets: Sequence[Sequence[int]]) -> list[tuple[float, list[float]]]:
-    """Each target's log-probability (given without BOS and EOS): the sum, and that of every token, EOS last."""
+    """Each target's log-probability (given without BOS and EOS): the sum, and that of every token, EOS last.
+
+    Of a model that plans, the sum has the log-probability of the target's length, too.
+    """
     if len(targets) != len(source.tokens):
         raise _uneven("scoring", len(targets), source)
     check_ready(model, source)
@@ -34,9 +38,19 @@ def score_pairs(model: Writer, source: Padded, targets: Sequence[Sequence[int]])
         chunk = max(1, SCORE_CELLS // model.output.vocabulary)
         chunks = zip(kept.split(chunk), wanted.split(chunk), strict=True)
         own = [model.output.scores(h).gather(-1, w[:, None])[:, 0] for h, w in chunks]
-        for log_probs in torch.cat(own).cpu().split([len(text) + 1 for text in texts]):
-            results.append((math.fsum(log_probs.tolist()), log_probs.tolist()))
+        lengths = [len(text) + 1 for text in texts]
+        planned = _length_scores(model, source, rows, lengths)
+        for log_probs, of_length in zip(torch.cat(own).cpu().split(lengths), planned, strict=True):
+            results.append((math.fsum([*log_probs.tolist(), of_length]), log_probs.tolist()))
     return results
+
+
+def _length_scores(model: Writer, source: Padded, rows: range, lengths: Sequence[int]) -> list[float]:
+    if "plans" not in model.capabilities:
+        return [0.0] * len(lengths)
+    sources = source.take(torch.arange(rows.start, rows.stop, device=source.tokens.device))
+    scores = cast(Planner, model).length_scores(sources, max(lengths)).cpu()
+    return scores[torch.arange(len(lengths)), torch.tensor(lengths) - 1].tolist()
 
 
 @torch.inference_mode()

@@ -18,7 +18,8 @@ class Hypothesis:
 
     tokens: list[int]  # without BOS and EOS
     score: float  # what it was ranked by: log_prob normalised by length, plus the coverage penalty
-    log_prob: float  # sum of the model's own log-probabilities, that of EOS included if finished
+    # Sum of the model's own log-probabilities: of the tokens and, if finished, of EOS and, where the model plans, the length.
+    log_prob: float
     token_log_probs: list[float]  # one per token, then that of EOS if finished
     finished: bool  # False: cut at the maximum length, or where the constraints left no token to write
     attention: Float[Tensor, "T S"] | None = None  # row t: what was attended when writing token t (then EOS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Int
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from regard.core.errors import ModelError
 from regard.core.types import BOS, EOS, PAD, Padded
-from regard.models.base import Recorder, Writer
+from regard.models.base import Planner, Recorder, Writer
 from regard.search.beam import BeamSearch
 from regard.search.config import SearchConfig
 from regard.search.constraints import Constraints
 from regard.search.forcing import attend, check_attends, check_ready
 from regard.search.hypothesis import Hypothesis, Live, Work
+from regard.search.lengths import merge, tries
 from regard.search.ranking import precise
 from regard.search.sampling import Sampling
 
@@ -49,8 +50,10 @@ def search(
         return []
     limits = length_limits(model, source, config)
     forced = _forced(model, prefix, limits, source.tokens.device)
-    method = BeamSearch(config) if config.method == "beam" else Sampling(config, source, limits)
-    found = _run(model, source, config, method, limits, forced)
+    if "plans" in model.capabilities:
+        found = _run_lengths(cast(Planner, model), source, config, limits, forced)
+    else:
+        found = _run(model, source, config, limits, forced)
     if attention:
         for hypotheses, weights in zip(found, attend(model, source, found), strict=True):
             for hypothesis, weight in zip(hypotheses, weights, strict=True):
@@ -91,14 +94,29 @@ def _forced(
     return torch.tensor(rows, dtype=torch.long, device=device).reshape(len(limits), width)
 
 
+def _run_lengths(
+    model: Planner, source: Padded, config: SearchConfig, limits: Sequence[int], forced: Int[Tensor, "B P"]
+) -> list[list[Hypothesis]]:
+    """One search for each length that is tried; texts of all lengths compete, with log P(length) in their scores."""
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+    for one in tries(model, source, config, limits, (forced >= 0).sum(1).tolist()):
+        rows = torch.tensor(one.rows, device=source.tokens.device)
+        texts = _run(model, source.take(rows), one.config, one.limits, forced[rows], planned=True)
+        for row, hypotheses in zip(one.rows, one.scored(texts), strict=True):
+            found[row] += hypotheses
+    return [merge(config, hypotheses) for hypotheses in found]
+
+
 def _run(
-    model: Writer,
+    model: Any,  # a Writer; a Planner, if planned
     source: Padded,
     config: SearchConfig,
-    method: BeamSearch | Sampling,
     limits: Sequence[int],
     forced: Int[Tensor, "B P"],
+    planned: bool = False,
 ) -> list[list[Hypothesis]]:
+    """`planned`: every text gets as many tokens as its limit says, and the model is told so beforehand."""
+    method = BeamSearch(config) if config.method == "beam" else Sampling(config, source, limits)
     device, b, k = source.tokens.device, len(limits), config.hypotheses
     constraints = Constraints(config, device)
     total = torch.zeros((b, k), dtype=precise(device), device=device)
@@ -117,12 +135,15 @@ def _run(
             live=Live.begin(constraints.margin, total, covered),
         )
     )
-    memory, state = model.start(source, beams=k, capacity=max(limits) + 1)
+    length = work.limit + 1 if planned else None
+    memory, state = model.start(source, beams=k, capacity=max(limits) + 1, target_length=length)
     results: list[list[Hypothesis]] = [[] for _ in limits]
     for step in range(max(limits) + 1):
         record = Recorder() if config.coverage else None
         hidden, state = model.step(work.live.tokens[..., -1], memory, state, record)
         log_probs = constraints.apply(model.output.scores(hidden), work.live.tokens, work.forced)
+        if planned:
+            log_probs = constraints.end_at(log_probs, work.limit, step)
         seen = None if record is None else work.live.covered + model.alignment(record)[:, :, 0].float()
         work, parents = step_method.extend(work, log_probs, seen, step)
 

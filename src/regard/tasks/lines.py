@@ -24,7 +24,7 @@ class Translation:
 
     text: str
     score: float  # what hypotheses are ranked by: the log-probability, length-normalised, with penalties
-    log_prob: float
+    log_prob: float  # of the tokens and of the ends; where the model plans (rctm2), of finished sentences' lengths, too
     tokens: list[str]
     token_log_probs: list[float]  # one per token, and one for the end of each finished sentence
     source_tokens: list[str]

@@ -90,8 +90,7 @@ def _sizes_without_heads(pairs: int, cpu: bool) -> dict[str, Any]:
         width, dropout = 1024, 0.2
     if cpu:
         width = min(width, 256)
-    # Most papers start from very small numbers, which take large models and long training to grow.
-    return {"embedding": width, "width": width, "dropout": dropout, "initialise": "scaled"}
+    return {"embedding": width, "width": width, "dropout": dropout}
 
 
 def heads_for(width: int) -> int:

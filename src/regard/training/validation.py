@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import cast
 
 import torch
 
-from regard.data.batching import BatchPlan, BatchStream
+from regard.core.types import PAD
+from regard.data.batching import Batch, BatchPlan, BatchStream
 from regard.data.split import Pairs
 from regard.data.store import TokenStore
 from regard.evaluation.metrics import Flavour, Score, corpus_scores
-from regard.models.base import Writer
+from regard.models.base import Planner, Writer
 from regard.tasks.translation import Translator
 
 
@@ -41,12 +43,21 @@ class Validation:
 
     @torch.inference_mode()
     def nll(self, model: Writer, device: torch.device) -> float:
-        """Negative log-likelihood per target token, without smoothing."""
+        """Negative log-likelihood per target token, without smoothing; with that of lengths, where the model plans them."""
         total, tokens = 0.0, 0
         with BatchStream(self.store, self.plan) as stream:
             for _ in range(len(self.plan.epoch(0))):
                 batch = next(stream).batch.to(device)
                 sums = model.output.loss(model(batch.source, batch.target_in).hidden, batch.target_out)
-                total += float(sums.nll)
+                total += float(sums.nll) - _length_log_probs(model, batch)
                 tokens += int(sums.tokens)
         return total / tokens
+
+
+def _length_log_probs(model: Writer, batch: Batch) -> float:
+    """log P(length) of all targets, EOS included; 0 for models that do not plan."""
+    if "plans" not in model.capabilities:
+        return 0.0
+    lengths = (batch.target_out != PAD).sum(1, keepdim=True)
+    scores = cast(Planner, model).length_scores(batch.source, batch.target_out.shape[1])
+    return float(scores.gather(1, lengths - 1).double().sum())

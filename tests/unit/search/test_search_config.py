@@ -18,7 +18,7 @@ from regard.search import SearchConfig
         ("nbest", 6), ("alpha", -0.1), ("temperature", -1.0), ("coverage", -1.0), ("max_ratio", -1.0),
         ("max_extra", -1), ("max_length", 0), ("min_length", -1), ("min_length", 513), ("no_repeat_ngram", -1),
         ("max_repeat", -1), ("temperature", 0.0), ("top_k", -1), ("top_p", 0.0), ("top_p", 1.1), ("min_p", -0.1),
-        ("min_p", 1.1), ("seed", -1),
+        ("min_p", 1.1), ("seed", -1), ("lengths", 0), ("lengths", 65),
     ],
 )  # fmt: skip
 def test_out_of_bounds_is_an_error_that_names_setting_and_value(name: str, value: Any) -> None:

@@ -18,9 +18,9 @@ V = 30
 SMALL = {"transformer": {"width": 16, "layers": 2, "heads": 2, "inner": 24}}  # others: their defaults
 
 
-def make(dropout: float = 0.0, device: str = "cpu", name: str = "transformer") -> Writer:
+def make(dropout: float = 0.0, device: str = "cpu", name: str = "transformer", **choices) -> Writer:
     torch.manual_seed(0)
-    values = {"name": name, "dropout": dropout, **SMALL.get(name, {})}
+    values = {"name": name, "dropout": dropout, **SMALL.get(name, {}), **choices}
     config = build(MODELS.get(name).Config, values, "model")
     return build_model(name, config, source_vocabulary=V, target_vocabulary=V, shared=True).to(device).train()
 
@@ -41,19 +41,24 @@ def gradients(model: Writer, **options) -> Gradients:
 
 
 def taken(model: Writer) -> list[torch.Tensor]:
-    found = [p.grad.clone() for p in model.parameters()]
+    found = [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
     for p in model.parameters():
         p.grad = None
     return found
 
 
-def test_rows_that_fill_a_batch_up_change_nothing():
-    model = make()
+@pytest.mark.parametrize(
+    ("name", "choices"), [*((name, {}) for name in MODELS.names()), ("universal", {"halting": "act"})]
+)
+def test_rows_that_fill_a_batch_up_change_nothing(name, choices):
+    """Nor do the extra losses of models that have some count them."""
+    model = make(name=name, **choices)
     compute = gradients(model)
     plain, filled = batches(1)[0], batches(1, fill=400)[0]
     assert len(filled.target_in) > len(plain.target_in)
     assert (filled.source.keep.sum(1) > 0).all(), "no row is without a key to look at"
     assert filled.source.tokens[-1, 0] == EOS
+    assert (filled.target_in[-1] == PAD).all()
     assert (filled.target_out[-1] == PAD).all()
     tokens = int((plain.target_out != PAD).sum())
     first = compute(plain, 1 / tokens)

@@ -70,13 +70,12 @@ def test_a_recurrent_model_gets_tables_that_can_be_tied_and_keeps_its_depth():
         assert model["embedding"] == model["width"] == 256
         assert "layers" not in model
         assert chosen["train"]["lr"] == 2e-3
-        assert ("initialise" in model) == (name != "sutskever"), "only where there is such a setting"
         build_run_config({"model": {**model, "name": name, "tie": "target"}})
 
 
 def test_the_model_that_was_named_gets_its_own_sizes():
     named = sizes_for(pairs(100, 5), {"model": {"name": "cho"}, "train": {"device": "cpu"}}, fine_tuning=False)
-    assert named["model"].keys() == {"embedding", "width", "dropout", "initialise"}
+    assert named["model"].keys() == {"embedding", "width", "dropout"}
     unnamed = sizes_for(pairs(100, 5), {"train": {"device": "cpu"}}, fine_tuning=False)
     assert unnamed["model"].keys() == {"width", "layers", "heads", "dropout"}
 

@@ -14,6 +14,7 @@ from regard.layers.recurrent.gru import ResetBeforeGRU
 from regard.layers.recurrent.padding import PaddedFirst, backwards
 
 Kind = Literal["lstm", "gru", "gru_reset_before"]
+Bias = bool | Literal["input"]  # "input": the weights of one more, last input, which is 1 but at padding
 
 
 class LSTM(nn.LSTM):
@@ -24,8 +25,16 @@ class LSTM(nn.LSTM):
     bias_ih_l0: Tensor
     bias_hh_l0: Tensor
 
-    def __init__(self, inputs: int, width: int, bias: bool):
-        super().__init__(inputs, width, batch_first=True, bias=bias)
+    def __init__(self, inputs: int, width: int, bias: Bias):
+        super().__init__(inputs + (bias == "input"), width, batch_first=True, bias=bias is True)
+        self._one_input = bias == "input"
+
+    @property
+    def biases(self) -> Tensor | None:
+        """Those of the gates, wherever they are."""
+        if self._one_input:
+            return self.weight_ih_l0[:, -1]
+        return self.bias_ih_l0 if self.bias else None
 
     def forward(self, x: Any, state: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         with torch.autocast(x.device.type, enabled=False):
@@ -42,20 +51,20 @@ class LSTM(nn.LSTM):
 class GRU(nn.GRU):
     """One layer, batch first, in float32 likewise. Its reset gate acts after the matrix product."""
 
-    def __init__(self, inputs: int, width: int, bias: bool):
-        super().__init__(inputs, width, batch_first=True, bias=bias)
+    def __init__(self, inputs: int, width: int, bias: Bias):
+        super().__init__(inputs + (bias == "input"), width, batch_first=True, bias=bias is True)
 
     def forward(self, x: Any, state: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         with torch.autocast(x.device.type, enabled=False):
             return super().forward(precise(x), None if state is None else precise(state))
 
 
-def recurrent(kind: Kind, inputs: int, width: int, bias: bool) -> Any:
-    """One layer, batch first. Only layers without biases may read padding (see `padding`)."""
+def recurrent(kind: Kind, inputs: int, width: int, bias: Bias) -> Any:
+    """One layer, batch first. Only layers with `bias` False or "input" may read padding (see `padding`)."""
     if kind == "gru_reset_before":
-        if bias:
+        if bias is True:
             raise ValueError("this form of the GRU has no biases")
-        return ResetBeforeGRU(inputs, width)
+        return ResetBeforeGRU(inputs + (bias == "input"), width)
     return (LSTM if kind == "lstm" else GRU)(inputs, width, bias)
 
 
@@ -64,9 +73,9 @@ class Bidirectional(nn.Module):
 
     def __init__(self, kind: Kind, inputs: int, width: int, bias: bool = False):
         super().__init__()
-        self.bias = bias  # as one more input
-        self.forwards = recurrent(kind, inputs + bias, width, bias=False)
-        self.backwards = recurrent(kind, inputs + bias, width, bias=False)
+        self.bias = bias
+        self.forwards = recurrent(kind, inputs, width, bias="input" if bias else False)
+        self.backwards = recurrent(kind, inputs, width, bias="input" if bias else False)
 
     def forward(
         self, x: Float[Tensor, "B S I"], keep: Bool[Tensor, "B S"]
