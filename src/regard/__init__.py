@@ -5,6 +5,7 @@
     translator.translate(["Good morning."], beam=5)
     regard.train(src="a.en", tgt="a.de", out="run")
     regard.evaluate(model="run", src="test.en", ref="test.de")
+    regard.compare("demo", models=["transformer", "luong"], out="which")   # which is better, is it significant?
     regard.attend(query, keys, values, score="gaussian")   # attention by itself, over any tensors
 
 Names are imported when first used, so that `import regard` costs nothing.
@@ -20,6 +21,7 @@ __all__ = [
     "SearchConfig",
     "Translator",
     "attend",
+    "compare",
     "evaluate",
     "load",
     "nadaraya_watson",
@@ -28,6 +30,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from regard.comparing.compare import compare
     from regard.core.errors import RegardError
     from regard.evaluation.run import evaluate
     from regard.layers.attention.nadaraya_watson import nadaraya_watson
@@ -42,6 +45,7 @@ _PLACES = {
     "SearchConfig": "regard.search.config",
     "Translator": "regard.tasks.translation",
     "attend": "regard.layers.attention.pooling",
+    "compare": "regard.comparing.compare",
     "evaluate": "regard.evaluation.run",
     "load": "regard.tasks.pretrained",
     "nadaraya_watson": "regard.layers.attention.nadaraya_watson",

@@ -121,6 +121,8 @@ VARIANTS = {
             "tie": "none",
         },
         {"width": 16, "layers": 2, "heads": 2, "norm": "post", "activation": "swish", "tie": "target"},
+        {"width": 16, "layers": 2, "heads": 2, "normalise": "rms", "scaling": False},
+        {"width": 16, "layers": 1, "heads": 2, "norm": "post", "residual": False},
         {"width": 16, "layers": 2, "heads": 2, "relative": "shaw", "relative_distance": 3, "positions": "none"},
         {"width": 16, "layers": 2, "heads": 2, "relative": "shaw", "relative_to": "keys", "relative_per_head": True},
         {

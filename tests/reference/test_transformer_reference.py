@@ -132,3 +132,74 @@ def test_initialisation_follows_the_sizes():
     assert fused.abs().max().item() == pytest.approx(math.sqrt(6 / (64 + 192)), rel=0.02)
     out = model.decoder[0].attention.out.weight
     assert out.abs().max().item() == pytest.approx(math.sqrt(6 / 128) / math.sqrt(12), rel=0.03)
+
+
+def _sublayer(x: np.ndarray, layer, config: TransformerConfig, which: str) -> np.ndarray:
+    """One sub-layer of an encoder layer in float64 NumPy, with what is around it."""
+    weights = {name: p.detach().double().numpy() for name, p in layer.named_parameters()}
+
+    def norm(y: np.ndarray) -> np.ndarray:
+        g = weights[f"around_{which}.norm.weight"]
+        if config.normalise == "rms":
+            return y / np.sqrt((y**2).mean(-1, keepdims=True) + 1e-5) * g
+        mean, variance = y.mean(-1, keepdims=True), y.var(-1, keepdims=True)
+        return (y - mean) / np.sqrt(variance + 1e-5) * g + weights[f"around_{which}.norm.bias"]
+
+    y = norm(x) if config.norm == "pre" else x
+    if which == "feedforward":
+        inner = np.maximum(0, y @ weights["feedforward.inner.weight"].T + weights["feedforward.inner.bias"])
+        written = inner @ weights["feedforward.out.weight"].T + weights["feedforward.out.bias"]
+    else:
+        size = config.width // config.heads
+        qkv = y @ weights["attention.query_key_value.weight"].T + weights["attention.query_key_value.bias"]
+        q, k, v = np.split(qkv, 3, -1)
+        heads = []
+        for h in range(config.heads):
+            part = slice(h * size, (h + 1) * size)
+            scores = q[:, part] @ k[:, part].T / (math.sqrt(size) if config.scaling else 1)
+            e = np.exp(scores - scores.max(-1, keepdims=True))
+            heads.append(e / e.sum(-1, keepdims=True) @ v[:, part])
+        written = np.concatenate(heads, -1) @ weights["attention.out.weight"].T + weights["attention.out.bias"]
+    out = x + written if config.residual else written
+    return out if config.norm == "pre" else norm(out)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"normalise": "rms"}, {"residual": False}, {"scaling": False}], ids=["paper", "rms", "alone", "raw"]
+)
+@torch.no_grad()
+def test_parts_taken_away_or_exchanged_are_the_equations(norm, changes):
+    torch.manual_seed(0)
+    config = TransformerConfig(width=12, layers=1, heads=3, inner=20, norm=norm, dropout=0.0, **changes)
+    model = Transformer(config, source_vocabulary=V, target_vocabulary=V, shared=True).double().eval()
+    layer = model.encoder[0]
+    for p in layer.parameters():
+        p.add_(torch.randn_like(p) * 0.3)
+    x = torch.randn(1, 5, 12, dtype=torch.double)
+    expected = _sublayer(_sublayer(x[0].numpy(), layer, config, "attention"), layer, config, "feedforward")
+    for explicit in (False, True):
+        np.testing.assert_allclose(layer(x, None, explicit)[0][0].numpy(), expected, atol=1e-10)
+
+
+@torch.no_grad()
+def test_unscaled_attention_to_the_source_is_that_of_larger_queries():
+    torch.manual_seed(0)
+    sizes = {"width": 12, "layers": 1, "heads": 3, "inner": 20, "dropout": 0.0}
+    raw, scaled = (
+        Transformer(
+            TransformerConfig(**sizes, scaling=scaling), source_vocabulary=V, target_vocabulary=V, shared=True
+        ).eval()
+        for scaling in (False, True)
+    )
+    scaled.load_state_dict(raw.state_dict())
+    root = math.sqrt(4)  # of a head's width
+    for stack in (scaled.encoder, scaled.decoder):
+        for layer in stack:
+            layer.attention.query_key_value.weight[:12] *= root
+            layer.attention.query_key_value.bias[:12] *= root
+    for layer in scaled.decoder:
+        layer.cross.query.weight *= root
+        layer.cross.query.bias *= root
+    source, target = pad_rows([[5, 6, 7, 8, EOS], [9, EOS]]), torch.tensor([[1, 5, 6], [1, 7, 8]])
+    torch.testing.assert_close(raw(source, target).hidden, scaled(source, target).hidden, rtol=1e-4, atol=1e-5)

@@ -57,7 +57,18 @@ def test_help_answers_at_once_and_without_torch() -> None:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
         fastest = min(fastest, time.monotonic() - began)
         assert done.returncode == 0, done.stderr
-        for verb in ("demo", "train", "translate", "score", "evaluate", "align", "models", "recipes", "show"):
+        for verb in (
+            "demo",
+            "train",
+            "translate",
+            "score",
+            "evaluate",
+            "compare",
+            "align",
+            "models",
+            "recipes",
+            "show",
+        ):
             assert f"\n  {verb} " in done.stdout
         if fastest < 1.5:
             break
@@ -65,7 +76,7 @@ def test_help_answers_at_once_and_without_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["demo", "train", "translate", "score", "evaluate", "align", "models", "recipes", "show"]
+    "verb", ["demo", "train", "translate", "score", "evaluate", "compare", "align", "models", "recipes", "show"]
 )
 def test_every_verb_has_help(command: Callable, verb: str) -> None:
     done = command(verb, "--help")

@@ -24,6 +24,7 @@ def test_settings_are_those_of_the_code():
         "README.md",
         "docs/align.md",
         "docs/attention.md",
+        "docs/compare.md",
         "docs/results.md",
         "docs/extending.md",
         "docs/data.md",
@@ -38,7 +39,9 @@ def test_links_lead_somewhere(page):
         assert target.startswith("http") or (path.parent / target).exists(), target
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 10), ("docs/data.md", 5), ("docs/align.md", 4)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 10), ("docs/data.md", 5), ("docs/align.md", 4), ("docs/compare.md", 7)]
+)
 def test_commands_on_a_page_exist_with_their_options(page, least):
     from typer.main import get_command
 

@@ -13,8 +13,8 @@ from rich.text import Text
 from regard.cli.check import open_files, open_held_out, print_wide
 from regard.cli.line_progress import LineProgress
 from regard.cli.report_terminal import show_counts
-from regard.cli.visible_text import visible
 from regard.core.errors import ConfigError
+from regard.core.visible_text import visible
 from regard.data.checks.clean import FILTERS, CleanResult, clean_pairs
 from regard.data.checks.findings import FINDINGS
 from regard.data.checks.mend import MENDS

@@ -289,6 +289,65 @@ def evaluate(
 
 
 @app.command()
+def compare(
+    recipe: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [section.key=value ...]",
+            help="A recipe (name or path), and settings that go over all that is compared.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The comparison's folder; an earlier one goes on.")
+    ] = None,
+    models: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Models, or recipes. Default: the recipe's own model.")
+    ] = "",
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help='One more entry of every model with other settings, "model.heads=1", or of one, "luong: model.score=dot".',
+        ),
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How often each is trained. Default: 3.")] = None,
+    budget: Annotated[
+        str,
+        typer.Option(help="What is equal: steps (default), time (of training), or parameters (and steps)."),
+    ] = "",
+    seconds: Annotated[float | None, typer.Option(help="With --budget time: of training, for each run.")] = None,
+    parameters: Annotated[
+        int | None, typer.Option(help="With --budget parameters: how many. Default: as the first model has.")
+    ] = None,
+    src: Annotated[str, typer.Option(help="Source text, one sentence per line.")] = "",
+    tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
+    pairs: Annotated[str, typer.Option(help="Instead: one file with both sides.")] = "",
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
+    ] = None,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")
+    ] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    report: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Only write the report of what is finished again.")
+    ] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a comparison that stopped.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings, errors and the result.")] = False,
+) -> None:
+    """Train several models on the same text with the same budget: which is better, by how much, and at what cost?"""
+    with _whole_imports():
+        from regard.cli.compare import run_compare
+
+    options = {
+        "models": models, "variants": variant, "seeds": seeds, "budget": budget, "seconds": seconds,
+        "parameters": parameters, "src": src, "tgt": tgt, "pairs": pairs, "allow": allow,
+        "tokenized": tokenized, "lowercase": lowercase,
+    }  # fmt: skip
+    run_compare(recipe or [], options, out, report, resume, quiet)
+
+
+@app.command()
 def models() -> None:
     """The architectures that can be trained, and the models that ship with regard."""
     from regard.cli.show import run_models

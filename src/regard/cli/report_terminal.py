@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from regard.cli.visible_text import visible
+from regard.core.visible_text import visible
 from regard.data.checks.histograms import Bars, length_bars, length_top, ratio_bars
 from regard.data.checks.report import Finding, Report, Statistics
 

@@ -68,30 +68,82 @@ def paired_tests(
 ) -> list[PairedResult]:
     """Compares two systems on the same sentences, with `samples` bootstrap samples and `trials` random swaps."""
     check_parallel(references=references, baseline=baseline, system=system)
-    if min(samples, trials) < 1:
-        raise ConfigError("paired tests", f"{samples} samples and {trials} trials are too few", "Give at least 1")
     results = []
     for metric in metrics:
         old = Statistics.of(metric, baseline, references, flavour)
         new = Statistics.of(metric, system, references, flavour)
-        before, after = old.value(), new.value()
-        drawn_old, drawn_new = (score_sums(metric, resample(side.rows, samples, seed)) for side in (old, new))
-        drawn = drawn_new - drawn_old
-        swapped = _swapped_differences(metric, old.rows, new.rows, trials, seed)
-        better = -drawn if metric in LOWER_IS_BETTER else drawn
-        results.append(
-            PairedResult(
-                metric=metric,
-                baseline=before,
-                system=after,
-                difference=after - before,
-                # The samples scatter around the difference seen; chance would scatter alike, around 0.
-                bootstrap_p=_p_value(drawn - drawn.mean(), after - before),
-                randomisation_p=_p_value(swapped, after - before),
-                wins=float((better > ROUNDING).mean()),
-            )
-        )
+        results.append(pooled_test([old], [new], samples, trials, seed))
     return results
+
+
+def pooled_test(
+    baseline: Sequence[Statistics],
+    system: Sequence[Statistics],
+    samples: int = 1000,
+    trials: int = 10000,
+    seed: int = SEED,
+) -> PairedResult:
+    """Compares two systems, each by its runs with the same seeds, in one metric: the difference of their mean scores.
+
+    The sentence is the unit: a sample takes, and a trial swaps, the translations of a sentence by all runs together. So
+    more runs do not make more sentences of a test set, as they would if each translation counted for itself.
+    """
+    _check_runs(baseline, system, samples, trials)
+    metric = baseline[0].metric
+    before, after = (float(np.mean([run.value() for run in runs])) for runs in (baseline, system))
+    drawn = resampled_means(system, samples, seed) - resampled_means(baseline, samples, seed)
+    swapped = np.mean(
+        [
+            _swapped_differences(metric, old.rows, new.rows, trials, seed)  # the same coins for every seed
+            for old, new in zip(baseline, system, strict=True)
+        ],
+        axis=0,
+    )
+    better = -drawn if metric in LOWER_IS_BETTER else drawn
+    return PairedResult(
+        metric=metric,
+        baseline=before,
+        system=after,
+        difference=after - before,
+        # The samples scatter around the difference seen; chance would scatter alike, around 0.
+        bootstrap_p=_p_value(drawn - drawn.mean(), after - before),
+        randomisation_p=_p_value(swapped, after - before),
+        wins=float((better > ROUNDING).mean()),
+    )
+
+
+def resampled_means(runs: Sequence[Statistics], samples: int, seed: int = SEED) -> Float[np.ndarray, " R"]:
+    """The mean score of several runs on each of `samples` bootstrap samples of the sentences that all have translated."""
+    return np.mean([score_sums(run.metric, resample(run.rows, samples, seed)) for run in runs], axis=0)
+
+
+def mean_interval(runs: Sequence[Statistics], samples: int, seed: int = SEED) -> tuple[float, float]:
+    """The 95 % interval of the mean score of several runs over samples of sentences; as `Statistics.score` of one run."""
+    drawn = np.sort(resampled_means(runs, samples, seed))
+    mean = float(np.mean([run.value() for run in runs]))
+    tail = samples // 40
+    return min(float(drawn[tail]), mean), max(float(drawn[-1 - tail]), mean)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm 1979): below 5 %, a false alarm among all of them is as rare as 5 %."""
+    corrected = [1.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def _check_runs(baseline: Sequence[Statistics], system: Sequence[Statistics], samples: int, trials: int) -> None:
+    if min(samples, trials) < 1:
+        raise ConfigError("paired tests", f"{samples} samples and {trials} trials are too few", "Give at least 1")
+    if not baseline or len(baseline) != len(system):
+        what = f"there are {len(baseline)} runs of the one and {len(system)} of the other"
+        raise ConfigError("paired tests", what, "Give the same seeds of both")
+    if len({(run.metric, len(run.rows)) for run in [*baseline, *system]}) > 1:
+        what = "the runs differ in metric or in the number of sentences"
+        raise ConfigError("paired tests", what, "Give statistics of the same test set")
 
 
 def _swapped_differences(

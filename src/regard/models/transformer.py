@@ -6,6 +6,7 @@ Departs:
 - With `norm="pre"` the matrices that write into the residual stream start smaller by 1/sqrt(number of sub-layers).
 - Queries, keys and values are one matrix, and start as one: smaller by 1/sqrt(2) than three matrices would.
 - Attention weights and inner activations have dropouts of their own (off by default, as in the paper).
+- `normalise`, `residual` and `scaling` take parts of it away or exchange them; the paper's are the defaults.
 - The output layer has a bias, as in most implementations; the paper does not mention one.
 - Positions can be others than the paper's sinusoids (layers/positions.py), and self-attention can see distances instead or as
   well (layers/attention/relative/, one file for each paper, with where it departs). Cross-attention sees neither.
@@ -67,6 +68,9 @@ class TransformerConfig:
     heads: int = 4
     inner: int = 0  # 0: four times the width
     norm: Literal["pre", "post"] = "pre"
+    normalise: Literal["layer", "rms"] = "layer"  # rms: without mean and bias (Zhang & Sennrich 2019)
+    residual: bool = True  # false: sub-layers replace their input, to see what residual connections are for
+    scaling: bool = True  # false: dot products are not divided by √d, to see what that is for
     positions: Absolute = "sinusoidal"  # added to embeddings; fraction fails, and with norm=pre does nothing
     max_length: int = 512  # of learned positions
     relative: Literal["none", "shaw", "music", "t5", "alibi", "rotary"] = "none"  # in self-attention
@@ -117,21 +121,23 @@ class Residual(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
         self.pre = config.norm == "pre"
-        self.norm = nn.LayerNorm(config.width)
+        self.residual = config.residual
+        self.norm = _norm(config)
         self.dropout = nn.Dropout(config.dropout)
 
     def before(self, x: Tensor) -> Tensor:
         return self.norm(x) if self.pre else x
 
     def after(self, x: Tensor, written: Tensor) -> Tensor:
-        x = x + self.dropout(written)
+        written = self.dropout(written)
+        x = x + written if self.residual else written
         return x if self.pre else self.norm(x)
 
 
 class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout)
+        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout, config.scaling)
         self.feedforward = _feedforward(config)
         self.around_attention, self.around_feedforward = Residual(config), Residual(config)
 
@@ -151,8 +157,8 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout)
-        self.cross = CrossAttention(config.width, config.heads, config.attention_dropout)
+        self.attention = SelfAttention(config.width, config.heads, config.attention_dropout, config.scaling)
+        self.cross = CrossAttention(config.width, config.heads, config.attention_dropout, scaling=config.scaling)
         self.feedforward = _feedforward(config)
         self.around_attention, self.around_cross, self.around_feedforward = (
             Residual(config),
@@ -202,6 +208,10 @@ class DecoderLayer(nn.Module):
         return self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x))), weights
 
 
+def _norm(config: TransformerConfig) -> nn.Module:
+    return nn.LayerNorm(config.width) if config.normalise == "layer" else nn.RMSNorm(config.width, eps=1e-5)
+
+
 def _feedforward(config: TransformerConfig) -> FeedForward:
     return FeedForward(config.width, config.inner or 4 * config.width, config.activation, config.activation_dropout)
 
@@ -235,8 +245,8 @@ class Transformer(Writer):
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
         self.encoder_relative = _relative(config, encoders, causal=False)
         self.decoder_relative = _relative(config, decoders, causal=True)
-        self.encoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
+        self.encoder_norm = _norm(config) if config.norm == "pre" else nn.Identity()
+        self.decoder_norm = _norm(config) if config.norm == "pre" else nn.Identity()
         self.output = SoftmaxOutput(config.width, target_vocabulary, tables.output)
         self._initialise()
 
@@ -247,7 +257,7 @@ class Transformer(Writer):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
-        if self.config.norm == "pre":
+        if self.config.norm == "pre" and self.config.residual:
             for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
                 for name, parameter in stack.named_parameters():
                     if name.endswith("out.weight"):

@@ -41,7 +41,7 @@ def gather(
         values = configuration.merge(values, {"data": files})
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
-    given = _nested(settings)
+    given = nested(settings)
     if "model" in values and _model_name(given) not in (None, _model_name(values) or DEFAULT):
         values.pop("model")  # sizes of one model mean nothing to another
     values = configuration.merge(values, given)
@@ -69,7 +69,7 @@ def gather(
     return values
 
 
-def _nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
+def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
     """Settings as nested values: from texts `a.b=c`, from nested values, or from values under dotted names."""
     if isinstance(settings, str):
         settings = settings.split()

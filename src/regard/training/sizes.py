@@ -38,14 +38,10 @@ def choose_sizes(
     if steps is None:
         tokens = epochs * pairs * (words * PIECES_PER_WORD + 1)
         steps = -(-int(min(200_000, max(fewest, tokens / (0.9 * batch_tokens)))) // 100) * 100
-    if heads:
-        lr = 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
-    else:
-        lr = 2e-3 if width < 1024 else 1e-3
     train = {
         "steps": steps,
         "batch_tokens": batch_tokens,
-        "lr": 3e-4 if fine_tuning else lr,  # gently, or what was learnt is lost
+        "lr": 3e-4 if fine_tuning else usual_rate(model, width),  # gently, or what was learnt is lost
         "schedule": "inverse_sqrt",
         "warmup": max(1, min(4000, steps // 10)),
         "save_every": min(steps, max(10, min(1000, steps // 20))),
@@ -58,6 +54,13 @@ def choose_sizes(
         "model": {name: value for name, value in sizes.items() if name in known},
         "train": train,
     }
+
+
+def usual_rate(model: type, width: int) -> float:
+    """The learning rate of Adam for a model of this width, by the class of its configuration."""
+    if "heads" in settings_of(model):
+        return 2e-3 if width < 256 else 1e-3 if width < 512 else 7e-4
+    return 2e-3 if width < 1024 else 1e-3
 
 
 def _sizes_with_heads(pairs: int, words: float, cpu: bool) -> dict[str, Any]:

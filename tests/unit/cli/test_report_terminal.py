@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from regard.cli.report_terminal import show_report
-from regard.cli.visible_text import visible
+from regard.core.visible_text import visible
 from regard.data.checks.histograms import length_bars, length_top, ratio_bars
 from regard.data.checks.report import Distribution, Example, Finding, Report
 

@@ -55,17 +55,23 @@ def _hide(scores: Float[Tensor, "#B H T S"], keep: Bool[Tensor, "*#B S"] | None)
     return scores if keep is None else scores.masked_fill(~keep, float("-inf"))
 
 
+def unscaled(query: Heads) -> Heads:
+    """Queries whose dot products `attend_heads` will find undivided."""
+    return query * math.sqrt(query.shape[-1])
+
+
 class SelfAttention(nn.Module):
     """Projections of self-attention: queries, keys and values from one sequence in one matrix product."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0):
+    def __init__(self, width: int, heads: int, dropout: float = 0.0, scaling: bool = True):
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.scaling = heads, dropout, scaling
         self.query_key_value = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
 
     def project(self, x: Float[Tensor, "B N D"], relative: SchemeAtPlaces | None = None) -> tuple[Heads, Heads, Heads]:
         q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        q = q if self.scaling else unscaled(q)
         return (q, k, v) if relative is None else (relative.turn(q), relative.turn(k), v)
 
     def forward(
@@ -87,9 +93,11 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Projections of attention from one sequence (queries) to another (keys and values), which may differ in width."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0, memory_width: int | None = None):
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, memory_width: int | None = None, scaling: bool = True
+    ):
         super().__init__()
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout, self.scaling = heads, dropout, scaling
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width or width, 2 * width)
         self.out = nn.Linear(width, width)
@@ -103,6 +111,7 @@ class CrossAttention(nn.Module):
         self, x: Float[Tensor, "B T D"], key: Heads, value: Heads, keep: Bool[Tensor, "B 1 1 S"] | None, explicit: bool
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        q = q if self.scaling else unscaled(q)
         dropout = self.dropout if self.training else 0.0
         mixed, weights = attend_heads(q, key, value, keep, dropout=dropout, explicit=explicit)
         return self.out(merge_heads(mixed)), weights

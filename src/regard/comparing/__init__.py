@@ -1,0 +1,1 @@
+"""Comparisons: several models trained on the same data with the same budget, measured alike, in one report."""
