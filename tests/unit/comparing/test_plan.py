@@ -91,7 +91,7 @@ def test_every_model_can_be_named(name):
 
 
 def test_another_model_gets_the_learning_rate_that_suits_it():
-    assert drafts(["luong"])["luong"].values["train"]["lr"] == 2e-3
+    assert drafts(["luong"])["luong"].values["train"]["lr"] == 4e-3
     assert drafts(["luong"], settings=["train.lr=0.5"])["luong"].values["train"]["lr"] == 0.5
     assert drafts(["luong"], settings=["train.optimizer=sgd"])["luong"].values["train"]["lr"] == 4e-3  # the recipe's
     wide = drafts(["luong"], ["model.width=2048"])["luong model.width=2048"]

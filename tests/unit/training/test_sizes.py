@@ -69,7 +69,7 @@ def test_a_recurrent_model_gets_tables_that_can_be_tied_and_keeps_its_depth():
         model = chosen["model"]
         assert model["embedding"] == model["width"] == 256
         assert "layers" not in model
-        assert chosen["train"]["lr"] == 2e-3
+        assert chosen["train"]["lr"] == 4e-3
         build_run_config({"model": {**model, "name": name, "tie": "target"}})
 
 
