@@ -28,12 +28,12 @@ MODELS = {
     },
     "bahdanau": {
         "order": "reversed",
-        "model": {"width": 32, "embedding": 32, "initialise": "scaled"},
+        "model": {"width": 32, "embedding": 32},
         "train": {"lr": 6e-3, "steps": 600},
     },
     "luong": {
         "order": "reversed",
-        "model": {"width": 32, "embedding": 32, "layers": 1, "initialise": "scaled", "dropout": 0.0},
+        "model": {"width": 32, "embedding": 32, "layers": 1, "dropout": 0.0},
         "train": {"lr": 6e-3, "steps": 400},
     },
     "convs2s": {
@@ -43,7 +43,7 @@ MODELS = {
     },
     "gnmt": {
         "order": "swapped",
-        "model": {"width": 32, "embedding": 32, "layers": 2, "initialise": "scaled", "dropout": 0.0},
+        "model": {"width": 32, "embedding": 32, "layers": 2, "dropout": 0.0},
         "train": {"lr": 1e-2, "steps": 1200},
     },
 }

@@ -31,6 +31,7 @@ heads = 2
 [train]
 steps = 40
 batch_tokens = 64
+max_tokens = 10
 save_every = 10
 log_every = 1
 threads = 1
@@ -92,6 +93,10 @@ def test_compare_from_the_command_line(place, command, monkeypatch):
     metrics = (out / "runs" / "luong" / "seed-1" / "metrics.jsonl").read_text().splitlines()
     assert [row["step"] for row in map(json.loads, metrics) if "nll" in row] == list(range(1, 41))
     assert not list(out.glob("runs/*/*.log"))
+    for path in out.glob("runs/*/seed-?.json"):
+        result, data = (json.loads(file.read_text()) for file in (path, path.with_suffix("") / "data.json"))
+        assert 0 < result["left_out"] < 100  # the longest sentences
+        assert result["pairs"] + result["left_out"] == data["pairs"]["train"]
 
     monkeypatch.chdir(place)
     for name in ("report.html", "report.md", "rows.csv", "rows.json"):
@@ -103,7 +108,9 @@ def test_compare_from_the_command_line(place, command, monkeypatch):
     assert sorted(row["entry"] for row in rows) == ["luong", "transformer"]
     assert [row["seeds"] for row in rows] == [2, 2]
     page = (out / "report.html").read_text()
-    assert "regard train out/recipes/luong.toml --out out/runs/luong/seed-2 train.seed=2" in page
+    assert "regard train recipes/luong.toml --out runs/luong/seed-2 train.seed=2" in page
+    assert f"regard {' '.join(arguments)}" in page
+    assert str(place) in page
     assert "<script" not in page
     assert (out / "report.md").exists()
     assert (out / "rows.csv").exists()

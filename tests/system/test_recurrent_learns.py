@@ -21,12 +21,12 @@ SHORT, LONG = 4, 12  # longest sequences of two tasks
 STEPS = 400
 SIZES = {"embedding": 64, "width": 64, "dropout": 0.0}
 ATTENDING = {
-    "bahdanau": {"initialise": "scaled"},
-    "luong": {"initialise": "scaled", "layers": 1, "reverse": False},
-    "gnmt": {"initialise": "scaled", "layers": 2},
+    "bahdanau": {},
+    "luong": {"layers": 1, "reverse": False},
+    "gnmt": {"layers": 2},
 }
 FIXED = {
-    "cho": {"initialise": "scaled"},
+    "cho": {},
     "sutskever": {"layers": 1, "reverse": False},
 }
 

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.comparing.compare import Comparison, compare, report_comparison, resume_comparison
-from regard.comparing.summary import BEST, finding
+from regard.comparing.summary import BEST
 from regard.comparing.tables import duration, p_value, with_deviation
+from regard.comparing.words import finding
 from regard.core.errors import ConfigError
 from regard.core.files import quoted
 from regard.core.visible_text import visible

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -51,11 +51,13 @@ def count_parameters(model: Mapping[str, Any], vocabulary: Vocabulary) -> int:
     return outline.parameters_count()
 
 
-def match_parameters(given: Mapping[str, Any], wanted: int, vocabulary: Vocabulary) -> tuple[dict[str, Any], int]:
+def match_parameters(
+    given: Mapping[str, Any], wanted: int, vocabulary: Vocabulary, heads: Sequence[int] = ()
+) -> tuple[dict[str, Any], int]:
     """A model section of a width for which the number of parameters comes nearest to the one wanted, and that number.
 
     Other widths of the model follow in proportion. What is left between two widths is made up by the inner width of
-    feed-forward layers, where there are some.
+    feed-forward layers, where there are some. The width suits the model's heads, and also other numbers of `heads`.
     """
     model: dict[str, Any] = configuration.to_plain(build_model_config(given))
     found = model, count_parameters(model, vocabulary)
@@ -68,7 +70,8 @@ def match_parameters(given: Mapping[str, Any], wanted: int, vocabulary: Vocabula
     def count_at(width: int) -> int:
         return count_parameters(with_width(model, width), vocabulary)
 
-    multiples = [math.lcm(grid, 2 * model["heads"]) if "heads" in model else grid for grid in GRID]
+    heads = [*heads, model["heads"]] if "heads" in model else []
+    multiples = [math.lcm(grid, *(2 * number for number in heads)) for grid in GRID]
     low, high = 0, multiples[0]
     while count_at(high) < wanted and high < WIDEST:
         low, high = high, 2 * high
@@ -88,6 +91,15 @@ def match_parameters(given: Mapping[str, Any], wanted: int, vocabulary: Vocabula
 
 def _error(count: int, wanted: int) -> float:
     return abs(count - wanted) / wanted
+
+
+def sizes_of(model: Mapping[str, Any]) -> dict[str, int]:
+    """The settings of a model section that matching may change."""
+    return {
+        name: model[name]
+        for name in ("width", *IN_PROPORTION)
+        if type(model.get(name)) is int and (model[name] > 0 or name == "inner")
+    }
 
 
 def with_width(model: Mapping[str, Any], width: int) -> dict[str, Any]:
@@ -142,8 +154,11 @@ def steps_within(seconds: float, of_a_step: float) -> int:
     return min(MOST_STEPS, max(1, int(seconds / of_a_step)))
 
 
-def with_steps(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """Settings of a run of so many steps: warm-up, validation and saving come at the same parts of it."""
+def with_steps(values: Mapping[str, Any], steps: int, fixed: Collection[str] = ()) -> dict[str, Any]:
+    """Settings of a run of so many steps: warm-up, validation and saving come at the same parts of it.
+
+    Those that are `fixed` ("train.warmup"), since the user gave them, stay.
+    """
     train = values["train"]
     part = steps / train["steps"]
     scaled = {
@@ -152,4 +167,5 @@ def with_steps(values: Mapping[str, Any], steps: int) -> dict[str, Any]:
     }
     scaled["warmup"] = min(scaled["warmup"], steps // 3)
     scaled["log_every"] = min(train["log_every"], max(1, steps // 10))
-    return configuration.merge(values, {"train": {**scaled, "steps": steps}})
+    chosen = {name: value for name, value in scaled.items() if f"train.{name}" not in fixed}
+    return configuration.merge(values, {"train": {**chosen, "steps": steps}})

@@ -14,10 +14,11 @@ import numpy as np
 
 from regard.comparing.results import Alignment
 from regard.core.visible_text import visible
+from regard.evaluation import series
 from regard.evaluation.lengths import LengthBin
 from regard.evaluation.plots import merge_to_words
 
-COLOURS, MARKS, DASHES = 10, 5, 3  # how many there are before they repeat; no two of 30 series are alike
+COLOURS, MARKS, DASHES = len(series.COLOURS), len(series.MARKS), len(series.LINE_STYLES)
 WIDTH, NARROW, HEIGHT = 900, 420, 360  # narrow ones are for telephones
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 12, 58
 MOST_WORDS = 50  # of a side of an alignment
@@ -141,11 +142,17 @@ def range_chart(
     )
 
 
-def alignment_chart(name: str, alignment: Alignment) -> str:
-    """The attention of one translation, by words: the source along the top, the target downwards; darker is more."""
+def attention_by_words(alignment: Alignment) -> tuple[np.ndarray, list[str], list[str]]:
+    """Weights, words of the source and words of the target; no more than a picture has room for."""
     weights = np.array(alignment.weights, dtype=np.float64).reshape(len(alignment.target), len(alignment.source))
     weights, source, target = merge_to_words(weights, alignment.source, alignment.target)
-    weights, source, target = weights[:MOST_WORDS, :MOST_WORDS], source[:MOST_WORDS], target[:MOST_WORDS]
+    cut = slice(MOST_WORDS)
+    return weights[cut, cut], source[cut], target[cut]
+
+
+def alignment_chart(name: str, alignment: Alignment) -> str:
+    """The attention of one translation, by words: the source along the top, the target downwards; darker is more."""
+    weights, source, target = attention_by_words(alignment)
     if not weights.size:
         return '<p class="soft">Nothing was written.</p>'
     source, target = [visible(word, 16) for word in source], [visible(word, 16) for word in target]

@@ -33,15 +33,21 @@ class Draft:
     """An entry in the making.
 
     `adapted`: its model was put into the recipe by name, and embeddings are as wide as states; `rated`: its learning
-    rate was chosen for its width. Both follow the width.
+    rate was chosen for its width. Both follow the width. `of` is the name of the model that it is, or is a variant of;
+    `fixed` are the keys of the settings that the user gave.
     """
 
     name: str
-    base: bool
+    of: str
     changes: tuple[str, ...]
     values: dict[str, Any]
+    fixed: tuple[str, ...] = ()
     adapted: bool = False
     rated: bool = False
+
+    @property
+    def base(self) -> bool:
+        return not self.changes
 
     @property
     def model(self) -> str:
@@ -54,10 +60,12 @@ def draft_entries(
     given: Mapping[str, Any],
     models: Sequence[str],
     variants: Sequence[str],
+    timed: bool = False,
 ) -> list[Draft]:
     """All entries, models first, each followed by its variants.
 
     `common` are the recipe's settings, resolved; `given` those of them that the user set, which go over all entries.
+    With `timed`, the steps are not known yet, and nothing is fitted to them.
     """
     names = [name.strip() for name in models] or [str(common["model"]["name"])]
     bases: list[Draft] = []
@@ -65,17 +73,22 @@ def draft_entries(
         if not name:
             raise ConfigError("--models", "a name is missing", "Write for example --models transformer,luong")
         draft = _of_model(name, recipe, common, given)
+        draft = draft if timed else fitted(draft)
         if any(draft.name == other.name for other in bases):
             raise ConfigError("--models", f"{draft.name} is given twice", "Name each once")
         bases.append(draft)
-    asked = [_read_variant(text, [base.name for base in bases]) for text in variants]
+    called = {base.model: base.name for base in bases if [other.model for other in bases].count(base.model) == 1}
+    called |= {typed: base.name for typed, base in zip(names, bases, strict=True)}
+    called |= {base.name: base.name for base in bases}
+    asked = [_read_variant(text, called) for text in variants]
     drafts: list[Draft] = []
     for base in bases:
         drafts.append(base)
         for (only, changes), text in zip(asked, variants, strict=True):
             if only in ("", base.name):
                 alone = bool(only) or len(bases) == 1
-                drafts.append(_variant(base, changes, given, text, alone))
+                draft = _variant(base, changes, text, alone)
+                drafts.append(draft if timed else fitted(draft))
     _check_all_differ(drafts)
     return drafts
 
@@ -86,19 +99,25 @@ def draft_entries(
 def _of_model(name: str, recipe: str, common: Mapping[str, Any], given: Mapping[str, Any]) -> Draft:
     adapted = rated = False
     if name in (common["model"]["name"], recipe):
-        called, values = str(common["model"]["name"]), dict(common)
+        called, values = _called(name), dict(common)
     elif name in MODELS.names():
         called, values, adapted = name, _with_model(name, common), True
         rated = "lr" not in given.get("train", {}) and common["train"]["optimizer"] in RATED
     elif name in recipe_names() or name.endswith(".toml") or Path(name).is_file():
-        called, values = Path(name).stem if name.endswith(".toml") else name, _with_recipe(name, common)
+        called, values = _called(name), _with_recipe(name, common)
     else:
         raise _unknown(name)
     model = {key: value for key, value in given.get("model", {}).items() if key != "name"}
     values = configuration.merge(values, {**given, "model": model})
     values = checked(called, values)
-    draft = Draft(name=called, base=True, changes=(), values=values, adapted=adapted, rated=rated)
-    return settled(draft, "warmup" in given.get("train", {}))
+    fixed = tuple(f"{section}.{key}" for section, part in given.items() for key in part)
+    draft = Draft(name=called, of=called, changes=(), values=values, fixed=fixed, adapted=adapted, rated=rated)
+    return settled(draft)
+
+
+def _called(name: str) -> str:
+    """The entry's name for one that was typed: a recipe's without its folder."""
+    return Path(name).stem if name.endswith(".toml") else name
 
 
 def _unknown(name: str) -> ConfigError:
@@ -135,8 +154,11 @@ def _with_recipe(name: str, common: Mapping[str, Any]) -> dict[str, Any]:
 # Variants -------------------------------------------------------------------------------------------------------------
 
 
-def _read_variant(text: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """`[MODEL:] section.key=value ...` into the entry that it is of ("" for all) and its settings."""
+def _read_variant(text: str, names: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """`[MODEL:] section.key=value ...` into the entry that it is of ("" for all) and its settings.
+
+    `names` gives the entry for each name that a user may write: as in --models, or as in the table.
+    """
     match = _PREFIX.fullmatch(text)
     only, rest = (match[1], match[2]) if match else ("", text)
     where = f"--variant {text!r}"
@@ -150,7 +172,7 @@ def _read_variant(text: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]
     for change in changes:
         keys, _ = configuration.parse_override(change)
         _check_change(where, keys)
-    return only, tuple(re.sub(r"\s*=\s*", "=", change, count=1) for change in changes)
+    return names.get(only, ""), tuple(re.sub(r"\s*=\s*", "=", change, count=1) for change in changes)
 
 
 def _check_change(where: str, keys: Sequence[str]) -> None:
@@ -162,6 +184,10 @@ def _check_change(where: str, keys: Sequence[str]) -> None:
     refused = {
         "train.seed": ("every entry is trained with the same seeds", "Give --seeds N"),
         "train.steps": ("the steps are the budget, which all entries share", "Set them after the recipe, for all"),
+        "train.max_tokens": (
+            "other pairs would be left out as too long, and all entries train on the same text",
+            "Set it after the recipe, for all",
+        ),
         "train.patience": ("early stopping would make the budgets unequal", "Leave it out"),
         "model.name": ("that is another model, not a variant", "Name it in --models"),
     }
@@ -169,7 +195,7 @@ def _check_change(where: str, keys: Sequence[str]) -> None:
         raise ConfigError(where, *refused[name])
 
 
-def _variant(base: Draft, changes: tuple[str, ...], given: Mapping[str, Any], text: str, alone: bool) -> Draft:
+def _variant(base: Draft, changes: tuple[str, ...], text: str, alone: bool) -> Draft:
     name = " ".join([base.name, *changes])
     keys = [".".join(configuration.parse_override(change)[0]) for change in changes]
     values = configuration.apply_overrides(base.values, changes)
@@ -185,13 +211,14 @@ def _variant(base: Draft, changes: tuple[str, ...], given: Mapping[str, Any], te
         raise ConfigError(error.where, error.what, advice) from None
     draft = Draft(
         name=name,
-        base=False,
+        of=base.name,
         changes=changes,
         values=values,
+        fixed=tuple(dict.fromkeys([*base.fixed, *keys])),
         adapted=base.adapted,
         rated=base.rated and "train.lr" not in keys,
     )
-    return settled(draft, "warmup" in given.get("train", {}) or "train.warmup" in keys)
+    return settled(draft)
 
 
 # All ------------------------------------------------------------------------------------------------------------------
@@ -205,16 +232,21 @@ def checked(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(f"{name}: {error.where}", error.what, error.todo) from None
 
 
-def settled(draft: Draft, own_warmup: bool) -> Draft:
-    """The learning rate for the width, a warm-up of at most a third of the steps, and all steps made."""
+def settled(draft: Draft) -> Draft:
+    """The learning rate for the width, and all steps made."""
     values = draft.values
     train = {**values["train"], "patience": 0}
     if draft.rated:
         train["lr"] = usual_rate(config_class(values["model"]), values["model"].get("width", 0))
-    if not own_warmup:
-        train["warmup"] = min(train["warmup"], train["steps"] // 3)
-    train["log_every"] = min(train["log_every"], max(1, train["steps"] // 10))  # or nobody sees how a short run goes
     return dataclasses.replace(draft, values={**values, "train": train})
+
+
+def fitted(draft: Draft) -> Draft:
+    """A warm-up of at most a third of the steps, and lines often enough, where the user gave none of it."""
+    train = dict(draft.values["train"])
+    most = {"warmup": train["steps"] // 3, "log_every": max(1, train["steps"] // 10)}
+    train |= {name: min(train[name], number) for name, number in most.items() if f"train.{name}" not in draft.fixed}
+    return dataclasses.replace(draft, values={**draft.values, "train": train})
 
 
 def _check_all_differ(drafts: Sequence[Draft]) -> None:

@@ -7,67 +7,21 @@ from html import escape
 
 from regard import __version__
 from regard.comparing.charts import NARROW, alignment_chart, curves_chart, lengths_chart, range_chart, swatch
-from regard.comparing.summary import (
-    BEST,
-    Row,
-    Summary,
-    about_seeds,
-    caveats,
-    finding,
-    in_words,
-    mean_curves,
-    methods,
-    title,
+from regard.comparing.differences import settings_table
+from regard.comparing.page_style import STYLE
+from regard.comparing.summary import BEST, Row, Summary, mean_curves
+from regard.comparing.tables import (
+    COST_COLUMNS,
+    NOTHING,
+    SYMBOLS,
+    cost_cells,
+    interval,
+    score_cells,
+    symbol,
+    with_deviation,
 )
-from regard.comparing.tables import NOTHING, SYMBOLS, cost_cells, interval, score_cells, with_deviation
+from regard.comparing.words import about_curves, about_seeds, caveats, finding, in_words, methods, title, why
 from regard.core.html_page import shown, whole_page
-
-_LIGHT = ("#0060a0", "#c04a00", "#00704f", "#a3327b", "#7a5c00", "#5b3fb5", "#00727f", "#b3261e", "#4f5b6b", "#7a4424")
-_DARK = ("#6db8f2", "#ff9a5c", "#5fd0a5", "#f090c8", "#e0c050", "#b5a0ff", "#5fd3e0", "#ff8a80", "#b4bfcc", "#d9a07a")
-STYLE = (
-    ":root { "
-    + " ".join(f"--s{i}: {colour};" for i, colour in enumerate(_LIGHT))
-    + " }\n@media (prefers-color-scheme: dark) { :root { "
-    + " ".join(f"--s{i}: {colour};" for i, colour in enumerate(_DARK))
-    + " } }\n"
-    + "\n".join(f".s{i} {{ stroke: var(--s{i}); fill: var(--s{i}); }}" for i in range(len(_LIGHT)))
-    + """
-.curve { fill: none; stroke-width: 2; stroke-linejoin: round; } .mark { stroke: var(--card); stroke-width: 1; }
-.d1 { stroke-dasharray: 7 4; } .d2 { stroke-dasharray: 2 3; }
-.range { fill: none; stroke-width: 1.4; stroke-opacity: .75; } .seed { stroke: var(--soft); stroke-width: 1; }
-.chart .small { font-size: 12px; }
-.scroll { overflow-x: auto; } .narrow { display: none; }
-.swatch { width: 34px; height: 16px; vertical-align: -3px; margin-right: .4rem; }
-.interval { width: 150px; height: 20px; display: block; } .interval .grid { stroke: var(--line); }
-.interval .range { stroke-width: 7; stroke-opacity: .4; }
-.legend { list-style: none; display: flex; flex-wrap: wrap; gap: .15rem 1.2rem; margin: .2rem 0 .6rem; padding: 0;
-  font-weight: 400; font-size: .9rem; } .legend li { overflow-wrap: anywhere; }
-.name { min-width: 9rem; overflow-wrap: anywhere; } .name .swatch { display: inline-block; }
-.winner th, .winner td { background: var(--track); }
-.small { font-size: .85rem; } .changes { font-weight: 400; } .nowrap { white-space: nowrap; }
-.verdict + p { margin-top: -.3rem; } .warned { border-left-color: var(--warning); }
-.alone { min-width: 13.5rem; }
-.maps { display: flex; flex-wrap: wrap; gap: .75rem; } .maps figure { max-width: 100%; flex: 0 1 auto; min-width: 12rem; }
-.maps figcaption { max-width: 24rem; overflow-wrap: anywhere; }
-.alignment { display: block; } .alignment text { fill: var(--ink); font-size: 13px;
-  font-family: inherit; } .alignment.dense text { font-size: 11px; }
-.alignment .sheet { fill: var(--track); } .alignment .cell { fill: var(--source); }
-.facts { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .75rem 0; }
-.facts dt { color: var(--soft); } .facts dd { margin: 0; overflow-wrap: anywhere; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .7rem .9rem; margin: .5rem 0;
-  overflow-x: auto; font-size: .85rem; line-height: 1.45; }
-details { margin: .5rem 0; } details > summary { cursor: pointer; padding: .3rem 0; }
-.failed { border-left-color: var(--damage); }
-@media (max-width: 40rem) { .facts { grid-template-columns: 1fr; gap: 0; } .facts dd { margin-bottom: .5rem; }
-  .chart.wide { display: none; } .chart.narrow { display: block; }
-  .stack, .stack caption, .stack tbody { display: block; } .stack tr { display: block; padding: .5rem 0 .6rem;
-    border-top: 1px solid var(--line); } .stack tr.winner { background: var(--track); }
-  .stack thead { position: absolute; clip-path: inset(50%); width: 1px; height: 1px; overflow: hidden; }
-  .stack th, .stack td { display: block; border: 0; padding: .1rem .8rem; text-align: start; min-width: 0; }
-  .stack td { display: flex; gap: .8rem; } .stack td::before { content: attr(data-name); color: var(--soft);
-    flex: 0 0 8.5rem; font-size: .85rem; font-weight: 400; white-space: normal; } }
-"""
-)
 
 
 def page(summary: Summary) -> str:
@@ -81,6 +35,7 @@ def page(summary: Summary) -> str:
         *(f'<p class="verdict warned">{shown(text, 20_000)}</p>' for text in summary.warnings),
         _scores(summary, numbers),
         _costs(summary.rows),
+        _settings(summary),
         _lengths(summary, numbers),
         _curves(summary, numbers),
         _alignments(summary),
@@ -151,7 +106,7 @@ def _entry(row: Row) -> str:
 
 
 def _verdict(row: Row, cells: Sequence[str]) -> str:
-    said = f"{SYMBOLS.get(row.verdict, NOTHING)} {escape(in_words(row))}"
+    said = f"{symbol(row)} {escape(in_words(row))}"
     if row.bleu_p is None:
         return said
     seeds = f"<br>on {row.common_seeds} common seeds" if row.common_seeds != row.seeds else ""
@@ -166,19 +121,34 @@ def _equals(p: str) -> str:
 
 
 def _costs(rows: Sequence[Row]) -> str:
-    names = ("Seeds", "Parameters", "Steps", "Training time", "Training tokens/s", "Decoding tokens/s")
-    header = "".join(f'<th scope="col" class="number">{name}</th>' for name in names)
+    header = "".join(f'<th scope="col" class="number">{name}</th>' for name in COST_COLUMNS)
     lines = ""
     for row in rows:
         cells = "".join(
             f'<td class="number" data-name="{name}">{escape(cell)}</td>'
-            for name, cell in zip(names, cost_cells(row), strict=True)
+            for name, cell in zip(COST_COLUMNS, cost_cells(row), strict=True)
         )
         lines += f"<tr{_winner(row)}>{_name(row)}{cells}</tr>"
     return (
         '<section><h2>Costs</h2><div class="tablebox"><table class="stack"><caption>Means over seeds. Tokens are the '
-        f'target\'s.</caption><thead><tr><th scope="col">System</th>{header}</tr></thead><tbody>{lines}</tbody>'
-        "</table></div></section>"
+        "target's; a batch of decoding is in tokens.</caption><thead><tr>"
+        f'<th scope="col">System</th>{header}</tr></thead><tbody>{lines}</tbody></table></div></section>'
+    )
+
+
+def _settings(summary: Summary) -> str:
+    table = settings_table([summary.plan.entry(row.slug) for row in summary.rows])
+    if table is None:
+        return ""
+    header = "".join(f'<th scope="col" class="value">{shown(name)}</th>' for name in table[0])
+    lines = ""
+    for name, *cells in table[1]:
+        values = "".join(f'<td class="value">{shown(cell, 200)}</td>' for cell in cells)
+        lines += f'<tr><th scope="row" class="name">{shown(name)}</th>{values}</tr>'
+    return (
+        '<section><h2>Settings that differ</h2><div class="tablebox"><table><caption>All others are the same for all systems '
+        f"({NOTHING}: the model has no such setting).</caption><thead><tr>{header}</tr></thead><tbody>{lines}</tbody></table>"
+        "</div></section>"
     )
 
 
@@ -221,10 +191,13 @@ def _curves(summary: Summary, numbers: Mapping[str, int]) -> str:
     curves, axis = mean_curves(summary)
     if not curves:
         return ""
+    note = about_curves(summary)
     mean = ", mean over seeds" if any(row.seeds > 1 for row in summary.rows) else ""
     return (
         f"<section><h2>Training</h2><figure><figcaption>Validation loss{mean}{_legend(summary, numbers, list(curves))}"
-        f"</figcaption>{curves_chart(curves, numbers, axis)}{curves_chart(curves, numbers, axis, NARROW)}</figure></section>"
+        f"</figcaption>{curves_chart(curves, numbers, axis)}{curves_chart(curves, numbers, axis, NARROW)}"
+        + (f'<p class="soft">{shown(note, 20_000)}</p>' if note else "")
+        + "</figure></section>"
     )
 
 
@@ -276,7 +249,7 @@ def _failures(summary: Summary) -> str:
         return ""
     cards = "".join(
         f'<article class="card failed"><h3>{shown(summary.plan.entry(failure.entry).name)}, seed {failure.seed}</h3>'
-        f"<p>{shown(failure.reason, 2000)} (exit code {failure.exit})</p>"
+        f"<p>{shown(why(failure), 2000)}</p>"
         f"<details><summary>What it said last</summary><pre>{_lines(failure.details)}</pre></details></article>"
         for failure in summary.failures
     )
@@ -290,10 +263,18 @@ def _methods(summary: Summary) -> str:
 
 
 def _commands(summary: Summary) -> str:
+    made = "".join(
+        f'<p class="soft">In <code>{shown(one["folder"], 4000)}</code>:</p><pre>{_lines(one["command"])}</pre>'
+        for one in summary.plan.commands
+        if one["command"]
+    )
     runs = "\n".join(command for result in summary.results for command in result.commands)
-    each = f"<details><summary>The commands of all {len(summary.results)} runs</summary><pre>{_lines(runs)}</pre></details>"
+    each = (
+        f"<details><summary>The commands of all {len(summary.results)} runs</summary><p>To be given in the folder of the "
+        f"comparison, in which this page lies.</p><pre>{_lines(runs)}</pre></details>"
+    )
     return (
-        f"<section><h2>Commands</h2><pre>{_lines(summary.plan.command)}</pre>"
+        f"<section><h2>Commands</h2>{made}"
         f'{each if runs else ""}<p class="soft">All settings of a system are in <code>recipes/</code>.</p></section>'
     )
 

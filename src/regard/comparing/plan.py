@@ -14,9 +14,19 @@ from typing import Any, NamedTuple
 
 import torch
 
-from regard.comparing.budget import IN_PROPORTION, Vocabulary, count_parameters, match_parameters
+from regard.comparing.budget import IN_PROPORTION, Vocabulary, count_parameters, match_parameters, sizes_of
 from regard.comparing.entries import Draft, checked, draft_entries, settled, slug_for
-from regard.comparing.results import BUDGETS, MOST_ENTRIES, MOST_SEEDS, PLAN, Budget, Entry, Plan, read_plan
+from regard.comparing.results import (
+    BUDGETS,
+    MOST_COMMANDS,
+    MOST_ENTRIES,
+    MOST_SEEDS,
+    PLAN,
+    Budget,
+    Entry,
+    Plan,
+    read_plan,
+)
 from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import ConfigError, DataError
@@ -92,7 +102,8 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
     values = with_allowed(gather(request.recipe, request.files, _asked(request, given, before), None), request.allow)
     _refuse_standard_input(values)
     choose_device(build_run_config(values).train.device)
-    draft_entries(recipe, checked("recipe", values), given, request.models, request.variants)  # mistakes first
+    timed = request.budget == "time"
+    draft_entries(recipe, checked("recipe", values), given, request.models, request.variants, timed)  # mistakes first
     corpus: Corpus | None = None
     if request.recipe is None:  # sizes come from the text
         corpus = _read_corpus(values, report, check=before is None)
@@ -100,7 +111,7 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
     common = checked("recipe", values)
     if before is not None:
         _check_same(before, common, request, folder)
-    drafts = draft_entries(recipe, common, given, request.models, request.variants)
+    drafts = draft_entries(recipe, common, given, request.models, request.variants, timed)
     if len(drafts) == 1 and request.seeds == 1 and before is None:
         what = f"there is only one model, {drafts[0].name}, and one seed: nothing is compared"
         raise ConfigError("compare", what, 'Name more in --models, or add --variant "section.key=value"')
@@ -124,21 +135,17 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
         ),
         part=part,
         sentence=choose_sentence(test),
-        command=request.command,
+        commands=({"command": request.command, "folder": os.getcwd()},),
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         versions=versions(),
         machine=machine(),
         entries=(),
         common=common,
-        given={
-            "files": dict(request.files), "models": list(request.models), "variants": list(request.variants),
-            "settings": given, "parameters": request.parameters,
-        },
         fingerprints={"data": corpus.fingerprint},
-        working_folder=os.getcwd(),
-    )  # fmt: skip
+    )
     entries = _entries(drafts, known, counts, request.budget)
     if before is not None:
+        _say_about_seeds(before.seeds, plan.seeds, len(entries) > len(known), report)
         plan = _joined(before, plan, folder)
     plan = dataclasses.replace(plan, entries=entries)
     if len(plan.entries) > MOST_ENTRIES:
@@ -240,6 +247,10 @@ def _entries(
                 what = f"{draft.name} is in this comparison with other settings: {_listed(differing)}"
                 raise ConfigError("compare", what, "Give another --out")
             continue
+        twin = next((entry for entry in known if entry.values == values), None)
+        if twin is not None:
+            what = f"{draft.name} is in this comparison already, as {twin.name}"
+            raise ConfigError("compare", what, f"Name it {twin.name.split()[0]} in --models, as before")
         slug = slug_for(draft.name, taken)
         taken.append(slug)
         entries.append(
@@ -247,10 +258,10 @@ def _entries(
                 name=draft.name,
                 slug=slug,
                 model=draft.model,
-                base=draft.base,
                 changes=draft.changes,
                 values=values,
                 steps=0 if kind == "time" else values["train"]["steps"],
+                fixed=draft.fixed,
                 parameters=counts.get(draft.name),
             )
         )
@@ -269,26 +280,57 @@ def _without_budget(values: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _equal_parameters(
     drafts: Sequence[Draft], known: Sequence[Entry], corpus: Corpus, budget: Budget, report: Reporter
 ) -> tuple[list[Draft], Budget, dict[str, int]]:
-    """The entries in the width that gives each the same number of parameters: the first one's, if none was asked for."""
+    """The entries in the width that gives each the same number of parameters: the first one's, if none was asked for.
+
+    A variant has the sizes of its model where it has as many parameters with them: one head or eight, nothing else
+    differs.
+    """
     for draft in drafts:
-        widths = [change for change in draft.changes if change.startswith("model.width=")]
-        if widths:
-            what = "the budget of parameters chooses the width of every entry"
-            raise ConfigError(f"--variant {widths[0]!r}", what, "Leave it out, or use --budget steps")
+        sizes = sizes_of(draft.values["model"])
+        for change in draft.changes:
+            name = change.partition("=")[0].removeprefix("model.")
+            if name in sizes and change.startswith("model."):
+                what = f"the budget of parameters chooses the {name} of every entry"
+                raise ConfigError(f"--variant {change!r}", what, "Leave it out, or use --budget steps")
     config = build_run_config(drafts[0].values)
     report.say("Training the tokenizer, to count parameters...")
     tokenizers = train_tokenizers(corpus, config.tokenizer, report)
     vocabulary = Vocabulary(tokenizers.source.size, tokenizers.target.size, tokenizers.joint)
     wanted = budget.parameters or count_parameters(drafts[0].values["model"], vocabulary)
     matched, counts = [], {}
+    bases: dict[str, tuple[dict[str, Any], int]] = {}
     for draft in drafts:
-        section, count = match_parameters(draft.values["model"], wanted, vocabulary)
-        if abs(count - wanted) > FAR * wanted and draft.name not in {entry.name for entry in known}:
+        model = draft.values["model"]
+        old = next((entry for entry in known if entry.name == draft.name), None)
+        if old is not None:
+            section = {**model, **sizes_of(old.values["model"])}
+            found = section, old.parameters or count_parameters(section, vocabulary)
+        else:
+            alike = [other for other in drafts if draft.base and other.of == draft.of]  # one width for all their heads
+            heads = [other.values["model"].get("heads", 1) for other in alike]
+            shared = _with_sizes_of(bases[draft.of], model, vocabulary) if draft.of in bases else None
+            found = shared or match_parameters(model, wanted, vocabulary, heads)
+        section, count = found
+        if draft.base:
+            bases[draft.of] = found
+        if abs(count - wanted) > FAR * wanted and old is None:
             report.warn(f"{draft.name} has {count:,} parameters, not {wanted:,}: no width gives it a nearer number.")
         draft = dataclasses.replace(draft, values=checked(draft.name, {**draft.values, "model": section}))
-        matched.append(settled(draft, own_warmup=True))
+        matched.append(settled(draft))
         counts[draft.name] = count
     return matched, dataclasses.replace(budget, parameters=wanted), counts
+
+
+def _with_sizes_of(
+    base: tuple[dict[str, Any], int], model: Mapping[str, Any], vocabulary: Vocabulary
+) -> tuple[dict[str, Any], int] | None:
+    """A variant in the sizes of its model, if it has as many parameters then."""
+    section = {**model, **{name: size for name, size in sizes_of(base[0]).items() if name in model}}
+    try:
+        count = count_parameters(section, vocabulary)
+    except ConfigError:  # these heads do not divide the width
+        return None
+    return (section, count) if count == base[1] else None
 
 
 # Joining with an earlier plan -----------------------------------------------------------------------------------------
@@ -316,16 +358,19 @@ def _joined(before: Plan, plan: Plan, folder: Path) -> Plan:
     """The earlier plan with more seeds. Its new entries come from `_entries`."""
     if before.fingerprints.get("data") != plan.fingerprints["data"]:
         raise _other_text(folder)
-    given = {
-        **before.given,
-        **{
-            name: list(dict.fromkeys([*before.given.get(name, []), *plan.given[name]]))
-            for name in ("models", "variants")
-        },
-    }
     seeds = tuple(dict.fromkeys([*before.seeds, *plan.seeds]))
-    command = plan.command or before.command
-    return dataclasses.replace(before, seeds=seeds, given=given, command=command, working_folder=plan.working_folder)
+    commands = (*before.commands, *(asked for asked in plan.commands if asked not in before.commands))
+    return dataclasses.replace(before, seeds=seeds, commands=commands[:MOST_COMMANDS])
+
+
+def _say_about_seeds(before: Sequence[int], asked: Sequence[int], enlarged: bool, report: Reporter) -> None:
+    """All entries have all seeds: those that were there, and those that are asked for."""
+    kept = [str(seed) for seed in before if seed not in asked]
+    if kept and enlarged:
+        report.say(f"New entries are also trained with the seeds that this comparison has: {', '.join(kept)}.")
+    new = [str(seed) for seed in asked if seed not in before]
+    if new:
+        report.say(f"The entries that are here are trained with new seeds too: {', '.join(new)}.")
 
 
 def _check_fingerprint(plan: Plan, corpus: Corpus, folder: Path) -> None:

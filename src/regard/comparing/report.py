@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard import __version__
+from regard.comparing.differences import settings_table
 from regard.comparing.page import page
 from regard.comparing.pictures import write_pictures
-from regard.comparing.summary import Summary, about_seeds, caveats, finding, methods, summarise, title
+from regard.comparing.summary import Summary, summarise
 from regard.comparing.tables import markdown_table, markdown_text, to_csv, to_markdown
+from regard.comparing.words import about_curves, about_seeds, caveats, finding, methods, title, why
 from regard.core.errors import DataError
 from regard.core.files import write_bytes, write_json
 from regard.core.visible_text import visible
@@ -40,12 +42,18 @@ def markdown(summary: Summary, pictures: dict[str, str]) -> str:
         *(f"> {markdown_text(text, 20_000)}" for text in summary.warnings),
         "## Scores and costs",
         to_markdown(summary.rows).rstrip("\n"),
-        "BLEU and chrF: mean ± standard deviation over seeds. 95 %: interval over sentences.",
+        "BLEU and chrF: mean ± standard deviation over seeds. 95 %: interval over sentences. Tokens are the target's; a batch "
+        "of decoding is in tokens.",
     ]
+    settings = settings_table([plan.entry(row.slug) for row in summary.rows])
+    if settings is not None:
+        lines = [[markdown_text(cell, 200) for cell in line] for line in (settings[0], *settings[1])]
+        parts += ["## Settings that differ", markdown_table(lines[0], lines[1:]).rstrip("\n")]
     if "lengths" in pictures:
         parts += ["## BLEU by sentence length", f"![BLEU by sentence length]({pictures['lengths']})"]
     if "curves" in pictures:
         parts += ["## Training", f"![Validation loss over training]({pictures['curves']})"]
+        parts += [markdown_text(note, 20_000)] if (note := about_curves(summary)) else []
     if summary.translations:
         parts += ["## One sentence", _sentence(summary), *_alignments(summary, pictures)]
     if summary.failures:
@@ -55,11 +63,15 @@ def markdown(summary: Summary, pictures: dict[str, str]) -> str:
         *caveats(summary),
         "\n".join(f"- {name}: {markdown_text(text, 5000)}" for name, text in methods(summary)),
         "## Commands",
-        _code([plan.command]),
+        *(
+            f"In {markdown_text(one['folder'], 4000)}:\n\n{_code([one['command']])}"
+            for one in plan.commands
+            if one["command"]
+        ),
     ]
     commands = [command for result in summary.results for command in result.commands]
     if commands:
-        parts += ["Each run:", _code(commands)]
+        parts += ["Each run, in the folder of the comparison, in which this file lies:", _code(commands)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -85,7 +97,7 @@ def _alignments(summary: Summary, pictures: dict[str, str]) -> list[str]:
 def _failures(summary: Summary) -> str:
     return "\n".join(
         f"- {markdown_text(summary.plan.entry(failure.entry).name)}, seed {failure.seed}: "
-        f"{markdown_text(failure.reason, 2000)} (exit code {failure.exit})"
+        f"{markdown_text(why(failure), 2000)}"
         for failure in summary.failures
     )
 

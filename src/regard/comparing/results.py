@@ -17,24 +17,22 @@ Files may come from elsewhere: everything is checked and bounded when it is read
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.comparing.fields import FORMAT, MENDING, Fields, is_number
 from regard.core.errors import CheckpointError
-from regard.core.files import read_json, write_bytes, write_json
-from regard.evaluation.lengths import LengthBin
+from regard.core.files import quoted, write_bytes, write_json
 from regard.evaluation.metrics import Flavour, Score
 
-FORMAT = 1
 PLAN, RECIPES, RUNS = "plan.json", "recipes", "runs"
 TEST_SOURCE, TEST_REFERENCE = "test.src", "test.ref"
 BUDGETS = ("steps", "time", "parameters")
 PARTS = ("test", "validation")
-MOST_ENTRIES, MOST_SEEDS, MOST_ROWS, MOST_PIECES, MOST_BYTES = 200, 100, 100_000, 2_000, 512 << 20
-MENDING = "Restore it from a copy, or remove it and run the comparison again"
+MOST_ENTRIES, MOST_SEEDS, MOST_COMMANDS = 200, 100, 1000
+MOST_ROWS, MOST_PIECES, MOST_BYTES = 100_000, 2_000, 512 << 20
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}", re.ASCII)
 _LINE_ENDS = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -52,24 +50,26 @@ class Budget:
 class Entry:
     """One line of the table: a model, or a variant of it, with all the settings of its runs.
 
-    `base` is False for a variant; `changes` are then the settings that make it one. `steps` are 0 until they are known,
-    and `step_seconds` is what a step took in the trial of a time budget.
+    `changes` are the settings that make it a variant, none for a model as it is. `fixed` are the keys of all settings that
+    the user gave, which no budget changes. `steps` are 0 until they are known.
     """
 
     name: str
     slug: str
     model: str
-    base: bool
     changes: tuple[str, ...]
     values: dict[str, Any]
     steps: int
-    step_seconds: float | None = None
+    fixed: tuple[str, ...] = ()
     parameters: int | None = None  # where they were counted before training
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A whole comparison. `common` are the settings that all entries start from; `given` is what the user asked for."""
+    """A whole comparison. `common` are the settings that all entries start from.
+
+    `commands` are those that made and enlarged it, each {"command": what was typed, "folder": where}.
+    """
 
     recipe: str
     budget: Budget
@@ -77,15 +77,13 @@ class Plan:
     flavour: Flavour
     part: str
     sentence: int  # of the test text, for the pictures of alignments
-    command: str
+    commands: tuple[dict[str, str], ...]
     created: str
     versions: dict[str, str]
     machine: str
     entries: tuple[Entry, ...]
     common: dict[str, Any] = dataclasses.field(default_factory=dict)
-    given: dict[str, Any] = dataclasses.field(default_factory=dict)
     fingerprints: dict[str, str] = dataclasses.field(default_factory=dict)
-    working_folder: str = ""
 
     def entry(self, slug: str) -> Entry:
         return next(entry for entry in self.entries if entry.slug == slug)
@@ -106,12 +104,18 @@ class Training:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Decoding:
-    """How fast the test text was translated; tokens are the target's, ends included."""
+    """How fast the test text was translated; tokens are the target's, ends included.
+
+    `seconds` are the median of so many `rounds` over the whole text; `batch_tokens` bounds what is decoded at once.
+    """
 
     sentences: int
     tokens: int
     seconds: float
     tokens_per_second: float
+    sentences_per_second: float
+    rounds: int
+    batch_tokens: int
     beam: int
 
 
@@ -126,18 +130,25 @@ class Alignment:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """What was measured on one finished run. `scores` are at least "bleu" and "chrf"; `curve` is (step, valid_nll)."""
+    """What was measured on one finished run. `scores` are at least "bleu" and "chrf"; `curve` is (step, valid_nll).
+
+    It was trained on `pairs` pairs; `left_out` more were too long for the model or for train.max_tokens. `commands` are
+    as typed in the folder of the comparison.
+    """
 
     entry: str
     seed: int
     folder: str
     parameters: int
+    pairs: int
+    left_out: int
     device: str
+    machine: str
+    versions: dict[str, str]
     training: Training
     decoding: Decoding
     scores: dict[str, Score]
     perplexity: float | None
-    by_length: tuple[LengthBin, ...]
     alignment: Alignment | None
     fingerprints: dict[str, str]
     commands: tuple[str, ...]
@@ -178,6 +189,12 @@ def recipe_path(folder: Path, slug: str) -> Path:
     return folder / RECIPES / f"{slug}.toml"
 
 
+def train_arguments(folder: Path, slug: str, seed: int) -> list[str]:
+    """The command of one run, as a user would type it after `regard`."""
+    recipe, run = recipe_path(folder, slug).as_posix(), run_folder(folder, slug, seed).as_posix()
+    return ["train", recipe, "--out", run, f"train.seed={seed}"]
+
+
 # Writing --------------------------------------------------------------------------------------------------------------
 
 
@@ -194,7 +211,6 @@ def write_result(folder: Path, result: RunResult, translations: Sequence[str]) -
     write_lines(translations_path(folder, result.entry, result.seed), translations)
     row = dataclasses.asdict(result)
     row["scores"] = {name: score.to_plain() for name, score in result.scores.items()}
-    row["by_length"] = [{"low": part.low, "high": part.high, **part.to_plain()} for part in result.by_length]
     name = translations_path(folder, result.entry, result.seed).name
     write_json(result_path(folder, result.entry, result.seed), {"format": FORMAT, **row, "translations": name})
     failure_path(folder, result.entry, result.seed).unlink(missing_ok=True)
@@ -223,7 +239,7 @@ def read_plan(folder: str | Path) -> Plan:
     path = Path(folder) / PLAN
     if not path.is_file():
         raise CheckpointError(folder, f"it is no comparison: it has no {PLAN}", "Give the --out of a comparison")
-    row = _Fields.of(path)
+    row = Fields.of(path)
     budget, flavour = row.section("budget"), row.section("flavour")
     entries = tuple(_entry(item) for item in row.sections("entries", MOST_ENTRIES))
     if not entries or len({entry.slug for entry in entries}) < len(entries):
@@ -246,19 +262,20 @@ def read_plan(folder: str | Path) -> Plan:
         ),
         part=row.one_of("part", PARTS),
         sentence=row.whole("sentence"),
-        command=row.text("command"),
+        commands=tuple(
+            {"command": item.text("command"), "folder": item.text("folder")}
+            for item in row.sections("commands", MOST_COMMANDS)
+        ),
         created=row.text("created"),
         versions=row.named_texts("versions"),
         machine=row.text("machine"),
         entries=entries,
         common=row.section("common").values,
-        given=row.section("given").values,
         fingerprints=row.named_texts("fingerprints"),
-        working_folder=row.text("working_folder"),
     )
 
 
-def _entry(row: _Fields) -> Entry:
+def _entry(row: Fields) -> Entry:
     slug = row.text("slug")
     if not _SLUG.fullmatch(slug):  # it becomes part of paths
         raise row.damaged("slug")
@@ -266,11 +283,10 @@ def _entry(row: _Fields) -> Entry:
         name=row.text("name"),
         slug=slug,
         model=row.text("model"),
-        base=row.truth("base"),
         changes=tuple(row.texts("changes", 100)),
         values=row.section("values").values,
         steps=row.whole("steps"),
-        step_seconds=row.number("step_seconds", optional=True),
+        fixed=tuple(row.texts("fixed", 1000)),
         parameters=row.whole("parameters", optional=True),
     )
 
@@ -282,14 +298,18 @@ def read_results(folder: str | Path, plan: Plan | None = None) -> tuple[list[Run
     results, failures = [], []
     for entry, seed in sorted(plan.runs(), key=lambda run: plan.entries.index(run[0])):
         if result_path(folder, entry.slug, seed).exists():
-            results.append(read_result(folder, entry.slug, seed))
+            try:
+                results.append(read_result(folder, entry.slug, seed))
+            except CheckpointError as error:
+                todo = f"`regard compare --resume {quoted(folder)}` measures that run again"
+                raise CheckpointError(error.where, error.what, todo) from None
         elif failure_path(folder, entry.slug, seed).exists():
             failures.append(read_failure(folder, entry.slug, seed))
     return results, failures
 
 
 def read_result(folder: Path, slug: str, seed: int) -> RunResult:
-    row = _Fields.of(result_path(folder, slug, seed))
+    row = Fields.of(result_path(folder, slug, seed))
     if (row.text("entry"), row.whole("seed")) != (slug, seed):
         raise row.damaged("entry")
     training, decoding, scores = row.section("training"), row.section("decoding"), row.section("scores")
@@ -298,7 +318,11 @@ def read_result(folder: Path, slug: str, seed: int) -> RunResult:
         seed=seed,
         folder=run_folder(Path(), slug, seed).as_posix(),
         parameters=row.whole("parameters"),
+        pairs=row.whole("pairs"),
+        left_out=row.whole("left_out"),
         device=row.text("device"),
+        machine=row.text("machine"),
+        versions=row.named_texts("versions"),
         training=Training(
             steps=training.whole("steps"),
             seconds=training.number("seconds"),
@@ -309,11 +333,13 @@ def read_result(folder: Path, slug: str, seed: int) -> RunResult:
             tokens=decoding.whole("tokens"),
             seconds=decoding.number("seconds"),
             tokens_per_second=decoding.number("tokens_per_second"),
+            sentences_per_second=decoding.number("sentences_per_second"),
+            rounds=decoding.whole("rounds"),
+            batch_tokens=decoding.whole("batch_tokens"),
             beam=decoding.whole("beam"),
         ),
         scores={name: _score(scores.section(name)) for name in ("bleu", "chrf")},
         perplexity=row.number("perplexity", optional=True),
-        by_length=tuple(_length_bin(item) for item in row.sections("by_length", 1000)),
         alignment=_alignment(row.section("alignment")) if row.values.get("alignment") is not None else None,
         fingerprints=row.named_texts("fingerprints"),
         commands=tuple(row.texts("commands", 1000)),
@@ -322,7 +348,7 @@ def read_result(folder: Path, slug: str, seed: int) -> RunResult:
 
 
 def read_failure(folder: Path, slug: str, seed: int) -> Failure:
-    row = _Fields.of(failure_path(folder, slug, seed))
+    row = Fields.of(failure_path(folder, slug, seed))
     code = row.values.get("exit")
     if type(code) is not int:
         raise row.damaged("exit")
@@ -361,7 +387,7 @@ def read_text_lines(path: Path) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def _score(row: _Fields) -> Score:
+def _score(row: Fields) -> Score:
     return Score(
         name=row.text("name"),
         value=row.number("value"),
@@ -372,126 +398,20 @@ def _score(row: _Fields) -> Score:
     )
 
 
-def _length_bin(row: _Fields) -> LengthBin:
-    bleu, chrf = (
-        Score(
-            label,
-            row.number(name),
-            row.number(f"{name}_low", optional=True),
-            row.number(f"{name}_high", optional=True),
-        )
-        for name, label in (("bleu", "BLEU"), ("chrf", "chrF"))
-    )
-    return LengthBin(row.whole("low"), row.whole("high", optional=True), row.whole("sentences"), bleu, chrf)
-
-
-def _alignment(row: _Fields) -> Alignment:
+def _alignment(row: Fields) -> Alignment:
     source, target = row.texts("source", MOST_PIECES), row.texts("target", MOST_PIECES)
     weights = row.listed("weights", MOST_PIECES)
     fits = len(weights) == len(target) and all(isinstance(line, list) and len(line) == len(source) for line in weights)
-    if not fits or not all(_is_number(weight) for line in weights for weight in line):
+    if not fits or not all(is_number(weight) for line in weights for weight in line):
         raise row.damaged("weights")
     return Alignment(
         source=tuple(source), target=tuple(target), weights=tuple(tuple(map(float, line)) for line in weights)
     )
 
 
-def _curve(row: _Fields) -> list[tuple[int, float]]:
+def _curve(row: Fields) -> list[tuple[int, float]]:
     points = row.listed("curve", MOST_ROWS)
     for point in points:
-        if not (isinstance(point, list) and len(point) == 2 and type(point[0]) is int and _is_number(point[1])):
+        if not (isinstance(point, list) and len(point) == 2 and type(point[0]) is int and is_number(point[1])):
             raise row.damaged("curve")
     return [(step, float(loss)) for step, loss in points]
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Fields:
-    """The fields of a JSON object from a file; one of the wrong type says which file and which field."""
-
-    path: Path
-    values: dict[str, Any]
-
-    @classmethod
-    def of(cls, path: Path) -> _Fields:
-        values = read_json(path)
-        if not isinstance(values, dict):
-            raise CheckpointError(path, "it is not what a comparison writes", MENDING)
-        if values.get("format") != FORMAT:
-            what = f"its format is {values.get('format')!r}, this version reads {FORMAT}"
-            raise CheckpointError(path, what, "Use the version of regard that wrote it")
-        return cls(path, values)
-
-    def damaged(self, key: str) -> CheckpointError:
-        return CheckpointError(self.path, f"the file is damaged: {key!r} is not what it should be", MENDING)
-
-    def text(self, key: str) -> str:
-        value = self.values.get(key)
-        if not isinstance(value, str) or len(value) > 100_000:
-            raise self.damaged(key)
-        return value
-
-    def one_of(self, key: str, known: Sequence[str]) -> str:
-        if self.text(key) not in known:
-            raise self.damaged(key)
-        return self.text(key)
-
-    def truth(self, key: str) -> bool:
-        value = self.values.get(key)
-        if not isinstance(value, bool):
-            raise self.damaged(key)
-        return value
-
-    def whole(self, key: str, optional: bool = False) -> Any:
-        """A whole number that is not negative."""
-        value = self.values.get(key)
-        if value is None and optional:
-            return None
-        if type(value) is not int or not 0 <= value < 1 << 53:
-            raise self.damaged(key)
-        return value
-
-    def number(self, key: str, optional: bool = False) -> Any:
-        value = self.values.get(key)
-        if value is None and optional:
-            return None
-        if not _is_number(value):
-            raise self.damaged(key)
-        return float(value)  # type: ignore[arg-type]
-
-    def listed(self, key: str, most: int) -> list[Any]:
-        value = self.values.get(key)
-        if not isinstance(value, list) or len(value) > most:
-            raise self.damaged(key)
-        return value
-
-    def texts(self, key: str, most: int) -> list[str]:
-        items = self.listed(key, most)
-        if not all(isinstance(item, str) and len(item) <= 100_000 for item in items):
-            raise self.damaged(key)
-        return items
-
-    def wholes(self, key: str, most: int) -> list[int]:
-        items = self.listed(key, most)
-        if not all(type(item) is int for item in items):
-            raise self.damaged(key)
-        return items
-
-    def section(self, key: str) -> _Fields:
-        value = self.values.get(key)
-        if not isinstance(value, Mapping):
-            raise self.damaged(key)
-        return _Fields(self.path, dict(value))
-
-    def sections(self, key: str, most: int) -> list[_Fields]:
-        items = self.listed(key, most)
-        if not all(isinstance(item, dict) for item in items):
-            raise self.damaged(key)
-        return [_Fields(self.path, item) for item in items]
-
-    def named_texts(self, key: str) -> dict[str, str]:
-        section = self.section(key)
-        return {name: section.text(name) for name in section.values}

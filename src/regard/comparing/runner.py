@@ -8,25 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gc
 import json
 import os
-import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import regard
 from regard.comparing.budget import step_seconds, steps_within, trial_seconds, with_steps
-from regard.comparing.measure import measure
 from regard.comparing.plan import measured_part
 from regard.comparing.progress import PlanProgress
 from regard.comparing.recipe_text import to_toml
@@ -42,16 +36,15 @@ from regard.comparing.results import (
     recipe_path,
     result_path,
     run_folder,
+    train_arguments,
     write_failure,
     write_lines,
     write_plan,
-    write_result,
 )
 from regard.core.device import choose_device
-from regard.core.errors import CheckpointError, RegardError
+from regard.core.errors import CheckpointError
 from regard.core.files import read_json, remove_partials, write_bytes
 from regard.data.corpus import Corpus
-from regard.data.split import Pairs
 from regard.tasks.folder import METRICS, RUN
 from regard.training.log import read_metrics
 from regard.training.place import locked
@@ -96,7 +89,7 @@ def _run_plan(folder: Path, plan: Plan, corpus: Corpus, progress: PlanProgress) 
     left = [(entry, seed) for entry, seed in left if entry.steps]  # without those whose trial failed
     progress.begin(plan, left)
     for entry, seed in left:
-        plan = _one_run(folder, plan, entry, seed, test, progress)
+        plan = _one_run(folder, plan, entry, seed, progress)
 
 
 def _is_finished(folder: Path, entry: Entry, seed: int) -> bool:
@@ -110,17 +103,16 @@ def _is_finished(folder: Path, entry: Entry, seed: int) -> bool:
     return True
 
 
-def _one_run(folder: Path, plan: Plan, entry: Entry, seed: int, test: Pairs, progress: PlanProgress) -> Plan:
+def _one_run(folder: Path, plan: Plan, entry: Entry, seed: int, progress: PlanProgress) -> Plan:
     """Trains and measures one run. Gives the plan, which learns from the first one what tokenizer all must have."""
     run = run_folder(folder, entry.slug, seed)
     began = (run / RUN).exists()
     progress.begin_run(entry, seed, began)
     run.parent.mkdir(parents=True, exist_ok=True)
     remove_partials(run.parent)
-    command = train_arguments(folder, entry, seed)
+    log = run.with_name(f"{run.name}.log")
     if not _is_trained(run):
-        log = run.with_name(f"{run.name}.log")
-        arguments = ["train", "--resume", str(run)] if began else command
+        arguments = ["train", "--resume", str(run)] if began else train_arguments(folder, entry.slug, seed)
         code = run_process(arguments, log, lambda: _glance(run, progress), run if began else None)
         said = _said(log)
         if code == 0 and not _is_trained(run):
@@ -128,21 +120,18 @@ def _one_run(folder: Path, plan: Plan, entry: Entry, seed: int, test: Pairs, pro
         if code != 0:
             _fail(folder, entry, seed, failure_reason(code, said), said, code, progress)
             return plan
-        for line in [line for line in said.splitlines() if line.startswith("Warning: ")][:MOST_WARNINGS]:
-            progress.report.warn(f"{progress.where}: {line.removeprefix('Warning: ')}")
-        log.unlink(missing_ok=True)
+        _pass_on_warnings(said, progress)
     progress.measuring()
-    try:
-        result, translations = measure(folder, plan, entry, seed, test, shlex.join(["regard", *command]))
-    except Exception as error:
-        reason = str(error) if isinstance(error, RegardError) else f"measuring failed: {_last_line(repr(error))}"
-        _fail(folder, entry, seed, reason, traceback.format_exc(), 0, progress)
+    result_path(folder, entry.slug, seed).unlink(missing_ok=True)  # a damaged one
+    code = run_process(["measure", str(folder), entry.slug, str(seed)], log, lambda: None)
+    said = _said(log)
+    if code != 0 or not _is_finished(folder, entry, seed):
+        reason = failure_reason(code, said) if code else "it wrote no result"
+        _fail(folder, entry, seed, f"measuring failed: {reason}", said, code or 1, progress)
         return plan
-    finally:
-        gc.collect()  # the next run needs the memory
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-    write_result(folder, result, translations)
+    _pass_on_warnings(said, progress)
+    log.unlink(missing_ok=True)
+    result = read_result(folder, entry.slug, seed)
     progress.finished(result)
     if "tokenizer" not in plan.fingerprints:
         plan = dataclasses.replace(plan, fingerprints=result.fingerprints)
@@ -150,10 +139,9 @@ def _one_run(folder: Path, plan: Plan, entry: Entry, seed: int, test: Pairs, pro
     return plan
 
 
-def train_arguments(folder: Path, entry: Entry, seed: int) -> list[str]:
-    """The command of one run, as a user would type it after `regard`."""
-    recipe, run = recipe_path(folder, entry.slug), run_folder(folder, entry.slug, seed)
-    return ["train", str(recipe), "--out", str(run), f"train.seed={seed}"]
+def _pass_on_warnings(said: str, progress: PlanProgress) -> None:
+    for line in [line for line in said.splitlines() if line.startswith("Warning: ")][:MOST_WARNINGS]:
+        progress.report.warn(f"{progress.where}: {line.removeprefix('Warning: ')}")
 
 
 def _write_recipe(folder: Path, entry: Entry, plan: Plan) -> None:
@@ -329,7 +317,7 @@ def _with_known_steps(folder: Path, plan: Plan, progress: PlanProgress) -> Plan:
             continue
         steps = steps_within(seconds, took)
         progress.report.say(f"{entry.name}: {steps:,} steps of {took:.3g} seconds")
-        known = dataclasses.replace(entry, steps=steps, step_seconds=took, values=with_steps(entry.values, steps))
+        known = dataclasses.replace(entry, steps=steps, values=with_steps(entry.values, steps, entry.fixed))
         for seed in plan.seeds:
             failure_path(folder, entry.slug, seed).unlink(missing_ok=True)
         entries = tuple(known if other.slug == entry.slug else other for other in plan.entries)

@@ -2,7 +2,8 @@
 
 Means and deviations are over seeds. Intervals and tests are over the sentences of the test text, of the mean over seeds
 (`regard.evaluation.significance.pooled_test`); p-values are the larger of two tests', corrected by Holm for the number of
-entries. Half of the question, how much chance there is in training, only the deviation over seeds can answer.
+entries. Half of the question, how much chance there is in training, only the deviation over seeds can answer: a difference
+that is smaller than twice its standard error over seeds is said to lie within that chance.
 """
 
 from __future__ import annotations
@@ -14,17 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from regard.comparing.cautions import warnings_of
 from regard.comparing.results import Failure, Plan, RunResult, read_plan, read_results, read_test, read_translations
 from regard.core.errors import CheckpointError
-from regard.core.visible_text import visible
-from regard.evaluation.lengths import LengthBin, count_words
+from regard.evaluation.lengths import LengthBin, length_spans
 from regard.evaluation.metrics import Score, Statistics
 from regard.evaluation.significance import holm, mean_interval, pooled_test
 
 METRICS = ("bleu", "chrf")
-UNEVEN = 1.5  # how many times as fast as another seed one may be before that is worth a warning
 LEVEL = 0.05
 SAMPLES = 10_000  # so that the smallest p is still far below the level when it is corrected for many entries
 BEST, WORSE, BETTER, SAME, UNTESTED, EMPTY = "best", "worse", "better", "not different", "not tested", "no result"
@@ -37,7 +35,8 @@ class Row:
     `verdict` is by BLEU: "best", significantly "worse" (or "better", on the seeds that both have, where some have
     failed), "not different", "not tested" (no seed in common with the best), or "no result". Differences are to
     the best entry, on `common_seeds` seeds. `_p` is the corrected p-value, `_bootstrap_p` and `_randomisation_p` are those
-    of the two tests as they are.
+    of the two tests as they are. `bleu_chance` is twice the standard error that the chance of training gives the
+    difference, and `beyond_chance` whether the difference is at least as large: None with one seed, which cannot tell.
     """
 
     entry: str
@@ -62,15 +61,22 @@ class Row:
     bleu_p: float | None = None
     bleu_bootstrap_p: float | None = None
     bleu_randomisation_p: float | None = None
+    bleu_chance: float | None = None
+    beyond_chance: bool | None = None
     chrf_difference: float | None = None
     chrf_p: float | None = None
     chrf_bootstrap_p: float | None = None
     chrf_randomisation_p: float | None = None
     perplexity: float | None = None
     parameters: int | None = None
+    pairs: int | None = None  # of training
+    left_out: int | None = None  # pairs that were too long
     training_seconds: float | None = None
     training_tokens_per_second: float | None = None
     decoding_tokens_per_second: float | None = None
+    decoding_sentences_per_second: float | None = None
+    beam: int | None = None
+    batch_tokens: int | None = None  # of decoding
 
     def to_plain(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -134,7 +140,6 @@ def summarise_texts(
             raise CheckpointError(result.folder, what, "Remove its result and run the comparison again")
     measured = _measure(plan, results, references, translations)
     finished = {slug: [r for r in results if r.entry == slug] for slug in (entry.slug for entry in plan.entries)}
-    warnings = _warnings(plan, results)
     rows = [_row(plan, slug, runs, failures, measured) for slug, runs in finished.items()]
     if len({result.fingerprints.get("tokenizer", "") for result in results}) > 1:
         rows = [dataclasses.replace(row, perplexity=None) for row in rows]
@@ -147,7 +152,7 @@ def summarise_texts(
         failures=tuple(failures),
         rows=tuple(rows),
         lengths=_lengths(plan, finished, sources, measured),
-        warnings=tuple(warnings),
+        warnings=tuple(warnings_of(plan, results)),
         source=sources[place],
         reference=references[place],
         translations={slug: translations[slug, runs[0].seed][place] for slug, runs in finished.items() if runs},
@@ -208,10 +213,15 @@ def _row(
         verdict=UNTESTED,
         perplexity=statistics.geometric_mean(losses) if len(losses) == len(runs) else None,  # that of the mean loss
         parameters=runs[0].parameters,
+        pairs=runs[0].pairs,
+        left_out=runs[0].left_out,
         steps=max(run.training.steps for run in runs),
         training_seconds=statistics.fmean(run.training.seconds for run in runs),
         training_tokens_per_second=statistics.fmean(run.training.tokens_per_second for run in runs),
         decoding_tokens_per_second=statistics.fmean(run.decoding.tokens_per_second for run in runs),
+        decoding_sentences_per_second=statistics.fmean(run.decoding.sentences_per_second for run in runs),
+        beam=runs[0].decoding.beam,
+        batch_tokens=runs[0].decoding.batch_tokens,
     )
 
 
@@ -237,7 +247,11 @@ def _with_tests(rows: Sequence[Row], finished: Mapping[str, Sequence[RunResult]]
                 f"{metric}_bootstrap_p": test.bootstrap_p,
                 f"{metric}_randomisation_p": test.randomisation_p,
             }
-    for columns in found.values():
+    for slug, columns in found.items():
+        columns |= _chance(
+            columns["bleu_difference"],
+            *([measured["bleu", of, seed].value() for seed in common[slug]] for of in (best.slug, slug)),
+        )
         far = columns["bleu_p"] < LEVEL
         columns["verdict"] = SAME if not far else WORSE if columns["bleu_difference"] < 0 else BETTER
     return [
@@ -246,66 +260,28 @@ def _with_tests(rows: Sequence[Row], finished: Mapping[str, Sequence[RunResult]]
     ]
 
 
+def _chance(difference: float, best: Sequence[float], other: Sequence[float]) -> dict[str, Any]:
+    """Whether a difference of means over seeds is more than the deviations over these seeds explain."""
+    if len(best) < 2:
+        return {"bleu_chance": None, "beyond_chance": None}
+    chance = 2 * math.sqrt((statistics.variance(best) + statistics.variance(other)) / len(best))
+    return {"bleu_chance": chance, "beyond_chance": abs(difference) >= chance}
+
+
 def _lengths(
     plan: Plan, finished: Mapping[str, Sequence[RunResult]], sources: Sequence[str], measured: Measured
 ) -> dict[str, list[LengthBin]]:
-    """Scores by source length, as means over seeds; the bins are those of the first result."""
-    first = next(run for runs in finished.values() for run in runs)
-    words = np.array([count_words(source) for source in sources])
-    places = [
-        np.flatnonzero((words >= part.low) & (words <= (words.max() if part.high is None else part.high)))
-        for part in first.by_length
-    ]
-    found: dict[str, list[LengthBin]] = {}
-    for slug, runs in finished.items():
-        bins = []
-        for part, rows in zip(first.by_length, places, strict=True):
-            if runs and len(rows):
-                scores = []
-                for metric, name in zip(METRICS, ("BLEU", "chrF"), strict=True):
-                    of_runs = [measured[metric, slug, run.seed].take(rows) for run in runs]
-                    mean = statistics.fmean(run.value() for run in of_runs)
-                    scores.append(Score(name, mean, *mean_interval(of_runs, plan.flavour.bootstrap)))
-                bins.append(LengthBin(part.low, part.high, len(rows), *scores))
-        if bins:
-            found[slug] = bins
+    """Scores by source length, as means over seeds, of each entry that has a result."""
+    found: dict[str, list[LengthBin]] = {slug: [] for slug, runs in finished.items() if runs}
+    for span in length_spans(sources):
+        for slug, bins in found.items():
+            scores = []
+            for metric, name in zip(METRICS, ("BLEU", "chrF"), strict=True):
+                of_runs = [measured[metric, slug, run.seed].take(span.rows) for run in finished[slug]]
+                mean = statistics.fmean(run.value() for run in of_runs)
+                scores.append(Score(name, mean, *mean_interval(of_runs, plan.flavour.bootstrap)))
+            bins.append(LengthBin(span.low, span.high, len(span.rows), *scores))
     return found
-
-
-def _warnings(plan: Plan, results: Sequence[RunResult]) -> list[str]:
-    """What a reader must know before the table."""
-    warnings = []
-    for name, what in (("data", "text"), ("tokenizer", "tokenizer")):
-        if len({result.fingerprints.get(name, "") for result in results}) > 1:
-            rest = "The numbers cannot be compared." if name == "data" else "Perplexities cannot be compared."
-            warnings.append(f"Not all runs had the same {what}. {rest}")
-    if plan.part == "validation":
-        warnings.append(
-            "There is no test text: scores are of the validation text, by which the weights of a run may have been chosen."
-        )
-    if len(_tokens_a_step(plan)) > 1:
-        warnings.append("Not all entries have batches of the same size: in equal steps they do not read the same text.")
-    if len({result.device for result in results}) > 1:
-        warnings.append("Not all runs had the same device or threads. Speeds cannot be compared.")
-    uneven = [entry.name for entry in plan.entries if _uneven([run for run in results if run.entry == entry.slug])]
-    if uneven:
-        warnings.append(
-            f"Seeds of one entry ran at very different speeds ({', '.join(uneven)}): the machine was busy with something "
-            "else. Speeds and times say little."
-        )
-    wrong = [
-        f"{plan.entry(result.entry).name} (seed {result.seed})"
-        for result in results
-        if plan.budget.kind != "time" and result.training.steps != plan.entry(result.entry).steps
-    ]
-    if wrong:
-        warnings.append(f"Not all runs made the steps that were planned: {', '.join(wrong)}.")
-    return warnings
-
-
-def _uneven(runs: Sequence[RunResult]) -> bool:
-    speeds = ([run.training.tokens_per_second for run in runs], [run.decoding.tokens_per_second for run in runs])
-    return any(max(found) > UNEVEN * min(found) for found in speeds if found)
 
 
 def _run_row(plan: Plan, result: RunResult) -> dict[str, Any]:
@@ -324,11 +300,19 @@ def _run_row(plan: Plan, result: RunResult) -> dict[str, Any]:
         "chrf_high": result.scores["chrf"].high,
         "perplexity": result.perplexity,
         "parameters": result.parameters,
+        "pairs": result.pairs,
+        "left_out": result.left_out,
         "steps": result.training.steps,
         "training_seconds": result.training.seconds,
         "training_tokens_per_second": result.training.tokens_per_second,
         "decoding_tokens_per_second": result.decoding.tokens_per_second,
+        "decoding_sentences_per_second": result.decoding.sentences_per_second,
+        "decoding_rounds": result.decoding.rounds,
+        "beam": result.decoding.beam,
+        "batch_tokens": result.decoding.batch_tokens,
         "device": result.device,
+        "machine": result.machine,
+        "versions": ", ".join(f"{name} {version}" for name, version in result.versions.items()),
         "folder": result.folder,
     }
 
@@ -350,146 +334,3 @@ def mean_curves(summary: Summary) -> tuple[dict[str, list[tuple[float, float]]],
             if points:
                 curves[row.slug] = points
     return curves, "seconds of training" if timed else "steps of training"
-
-
-# In words -------------------------------------------------------------------------------------------------------------
-
-
-def finding(summary: Summary) -> str:
-    """What was found, in one sentence."""
-    best = summary.best
-    if best is None:
-        return "No run has finished."
-    others = summary.rows[1:]
-    if len(summary.rows) == 1:
-        return f"{best.entry} has {best.bleu:.1f} BLEU."
-    parts = [f"{best.entry} is best with {best.bleu:.1f} BLEU"]
-    for verdict, one, many in (
-        (BETTER, "does significantly better on the seeds that both have", "do significantly better on common seeds"),
-        (SAME, "is not significantly different", "are not significantly different"),
-        (WORSE, "is significantly worse", "are significantly worse"),
-        (UNTESTED, "has no seed in common with it", "have no seed in common with it"),
-        (EMPTY, "has no result", "have no result"),
-    ):
-        named = [row for row in others if row.verdict == verdict]
-        if named:
-            parts.append(f"{_listed([_named(row) for row in named])} {one if len(named) == 1 else many}")
-    return "; ".join(parts) + "."
-
-
-def _named(row: Row) -> str:
-    return row.entry if row.bleu is None else f"{row.entry} ({row.bleu:.1f})"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def in_words(row: Row) -> str:
-    """The verdict of a row, as a reader sees it."""
-    return {
-        WORSE: "significantly worse",
-        BETTER: "significantly better on common seeds",
-        SAME: "not significantly different",
-        UNTESTED: "not tested: no common seed",
-    }.get(row.verdict, row.verdict)
-
-
-def caveats(summary: Summary) -> list[str]:
-    """What the tests do and what they cannot say, a paragraph each."""
-    most = max((row.seeds for row in summary.rows), default=0)
-    said = [
-        "Intervals and tests are over sentences: they ask whether another test text of the same kind would give the same "
-        "order. Each interval covers 95 % of 1,000 samples of the sentences, with repetition. Each entry is compared with "
-        "the best by a paired bootstrap and by approximate randomisation (translations of a sentence are swapped by a "
-        "coin), 10,000 samples each; p is the larger of the two, corrected by Holm for the number of entries. Significant "
-        "means p < 0.05.",
-    ]
-    if most > 1:
-        said.append(
-            "A sentence counts once, however many seeds have translated it: its translations are drawn and swapped "
-            "together, and what is tested is the mean over seeds. So the tests do not say how much chance there is in "
-            "training; ± does: the standard deviation over seeds. Where a difference is not much larger than ±, train more "
-            "seeds before you believe it."
-        )
-    else:
-        said.append(
-            "Each entry was trained once. A difference between single runs also holds the chance of training (another seed "
-            "gives other weights), of which these tests know nothing: a significant difference says that these weights are "
-            "better, not that the model is. More seeds tell (--seeds 3)."
-        )
-    said.append(
-        "The best was chosen by the same scores that are tested, so it looks a little better than it is. Not significant "
-        "does not mean equal: a longer test text may tell two entries apart that this one cannot."
-    )
-    return said
-
-
-def budget_in_words(plan: Plan) -> str:
-    """What was equal for all entries."""
-    steps = sorted({entry.steps for entry in plan.entries if entry.steps})
-    made = f"{steps[0]:,} steps" if len(steps) == 1 else "the same number of steps"
-    if plan.budget.kind == "time":
-        seconds = "the same time" if plan.budget.seconds is None else f"{plan.budget.seconds:,.10g} s"
-        return (
-            f"equal time: about {seconds} of training each; how many steps that is was found by a trial of each entry"
-        )
-    if plan.budget.kind == "parameters":
-        wanted = "" if plan.budget.parameters is None else f", as near as they come to {plan.budget.parameters:,}"
-        return f"equal parameters{wanted}, by another width of each model; {made} each"
-    sizes = _tokens_a_step(plan)
-    return f"equal steps: {made} each" + (f", of {sizes[0]:,} tokens at most" if len(sizes) == 1 else "")
-
-
-def _tokens_a_step(plan: Plan) -> list[int]:
-    """The sizes of batches that entries were planned with, each once."""
-    trains = [entry.values.get("train", {}) for entry in plan.entries]
-    return sorted({train["batch_tokens"] * train.get("accumulate", 1) for train in trains if "batch_tokens" in train})
-
-
-def title(plan: Plan) -> str:
-    count = len(plan.entries)
-    named = f"{visible(plan.recipe, 200)}: " if plan.recipe else ""
-    return f"{named}{count} system{'s' if count > 1 else ''} compared"
-
-
-def about_seeds(summary: Summary) -> str:
-    """How much was run, in one line."""
-    plan, failed = summary.plan, len(summary.failures)
-    every = len(plan.entries) * len(plan.seeds)
-    left = every - len(summary.results) - failed
-    systems = f"{len(plan.entries)} system{'s' if len(plan.entries) > 1 else ''}"
-    said = f"{systems}, {len(plan.seeds)} seed{'s' if len(plan.seeds) > 1 else ''} each"
-    if failed:
-        said += f"; {failed} of {every} runs failed"
-    return said + (f"; {left} of {every} runs are still to do" if left else "")
-
-
-def methods(summary: Summary) -> list[tuple[str, str]]:
-    """How it was measured: names and texts."""
-    plan = summary.plan
-    first = summary.results[0] if summary.results else None
-    rows = [
-        ("Recipe", plan.recipe or "none: sizes from the data"),
-        ("Budget", budget_in_words(plan)),
-        ("Seeds", ", ".join(map(str, plan.seeds))),
-    ]
-    if first is not None:
-        beams = sorted({run.decoding.beam for run in summary.results})
-        rows += [
-            ("Test text", f"{first.decoding.sentences:,} sentences, the {plan.part} part of the data"),
-            ("BLEU", first.scores["bleu"].signature),
-            ("chrF", first.scores["chrf"].signature),
-            ("Beam", ", ".join(map(str, beams))),
-            ("Perplexity", "per target token, of the reference"),
-            ("Device", ", ".join(sorted({run.device for run in summary.results}))),
-        ]
-        names = (("data", "Fingerprint of the text"), ("tokenizer", "Fingerprint of the tokenizer"))
-        for key, name in names:
-            rows.append((name, ", ".join(sorted({run.fingerprints.get(key, "") for run in summary.results}))))
-    rows += [
-        ("Machine", plan.machine),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in plan.versions.items())),
-        ("Planned", plan.created),
-    ]
-    return [(name, text) for name, text in rows if text]

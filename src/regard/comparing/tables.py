@@ -8,12 +8,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.comparing.summary import BEST, BETTER, SAME, WORSE, Row, in_words
+from regard.comparing.summary import BEST, BETTER, SAME, WORSE, Row
+from regard.comparing.words import in_words
 from regard.core.visible_text import visible
 
 NOTHING = "–"
+# Full triangles are for differences beyond the chance of training; of hollow ones that is not known, or not so.
 SYMBOLS = {BEST: "★", WORSE: "▼", BETTER: "▲", SAME: "≈"}
-_LATEX_SYMBOLS = {BEST: r"$\star$", WORSE: r"$\triangledown$", BETTER: r"$\triangle$", SAME: r"$\approx$"}
+_HOLLOW = {WORSE: "▽", BETTER: "△"}
+_LATEX_SYMBOLS = {
+    **{"★": r"$\star$", "▼": r"$\blacktriangledown$", "▲": r"$\blacktriangle$", "≈": r"$\approx$"},
+    **{"▽": r"$\triangledown$", "△": r"$\vartriangle$", NOTHING: ""},
+}
 _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -37,14 +43,24 @@ SCORE_COLUMNS = (
     "p",
     "Perplexity",
 )
-COST_COLUMNS = ("System", "Seeds", "Parameters", "Steps", "Training", "Training tokens/s", "Decoding tokens/s")
+COST_COLUMNS = (
+    "Seeds",
+    "Parameters",
+    "Steps",
+    "Training time",
+    "Training tokens/s",
+    "Decoding tokens/s",
+    "Decoding sentences/s",
+    "Beam",
+    "Decoding batch",
+)
 
 
 def to_markdown(rows: Sequence[Row]) -> str:
     """Two tables, as the report has them: scores, and costs."""
     scores = [[_marked(row), *(markdown_text(cell) for cell in score_cells(row))] for row in rows]
     costs = [[markdown_text(row.entry), *(markdown_text(cell) for cell in cost_cells(row))] for row in rows]
-    return f"{markdown_table((*SCORE_COLUMNS, 'Against the best'), scores)}\n{markdown_table(COST_COLUMNS, costs)}"
+    return f"{markdown_table((*SCORE_COLUMNS, 'Against the best'), scores)}\n{markdown_table(('System', *COST_COLUMNS), costs)}"
 
 
 def _marked(row: Row) -> str:
@@ -64,12 +80,17 @@ def score_cells(row: Row) -> list[str]:
         _signed(row.chrf_difference),
         p_value(row.chrf_p),
         NOTHING if row.perplexity is None else f"{row.perplexity:.4g}",
-        f"{SYMBOLS.get(row.verdict, NOTHING)} {in_words(row)}",
+        f"{symbol(row)} {in_words(row)}",
     ]
 
 
+def symbol(row: Row) -> str:
+    """The verdict of a row as one character."""
+    return (SYMBOLS if row.beyond_chance else SYMBOLS | _HOLLOW).get(row.verdict, NOTHING)
+
+
 def cost_cells(row: Row) -> list[str]:
-    """A row of the table of costs behind its name, as plain text."""
+    """A row of the table of costs behind its name, as plain text, in the order of `COST_COLUMNS`."""
     return [
         seeds(row),
         NOTHING if row.parameters is None else f"{row.parameters:,}",
@@ -77,6 +98,9 @@ def cost_cells(row: Row) -> list[str]:
         duration(row.training_seconds),
         _rate(row.training_tokens_per_second),
         _rate(row.decoding_tokens_per_second),
+        _rate(row.decoding_sentences_per_second),
+        NOTHING if row.beam is None else str(row.beam),
+        NOTHING if row.batch_tokens is None else f"{row.batch_tokens:,}",
     ]
 
 
@@ -115,12 +139,12 @@ def _signed(value: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.0f}"
+    return NOTHING if value is None else f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     """A table of cells that are Markdown already; all columns but the first and the last of words are to the right."""
-    words = {0} | {i for i, name in enumerate(header) if name in ("Against the best", "Translation", "Reason")}
+    words = {0} | {i for i, name in enumerate(header) if name in ("Against the best", "Translation")}
     rule = ["---" if i in words else "---:" for i in range(len(header))]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in ([*header], rule, *lines))
 
@@ -138,7 +162,7 @@ def to_latex(rows: Sequence[Row]) -> str:
         cells = [
             rf"\textbf{{{name}}}" if row.verdict == BEST else name,
             _latex_score(row.bleu, row.bleu_sd, row.bleu_low, row.bleu_high),
-            _LATEX_SYMBOLS.get(row.verdict, ""),
+            _LATEX_SYMBOLS[symbol(row)],
             latex_text(p_value(row.bleu_p)),
             _latex_score(row.chrf, row.chrf_sd, row.chrf_low, row.chrf_high),
             latex_text(p_value(row.chrf_p)),
@@ -149,8 +173,10 @@ def to_latex(rows: Sequence[Row]) -> str:
     return "\n".join(
         [
             "% needs \\usepackage{booktabs} and \\usepackage{amssymb}; training and decoding are in tokens per second.",
-            "% Star: best by BLEU. Against the best: triangle down: significantly worse, wave: not significantly different",
-            "% (p < 0.05 by paired bootstrap and approximate randomisation, corrected by Holm). Brackets: 95 % interval.",
+            "% Star: best by BLEU. Triangles: p < 0.05 against the best, by paired bootstrap and approximate randomisation,",
+            "% corrected by Holm. Down: worse; up: better on the seeds that both have. Full: also beyond the chance of",
+            "% training (twice the standard error over seeds); hollow: on this test text only: within that chance, or one",
+            "% seed. Wave: not significantly different. Brackets: 95 % interval over sentences. Plus-minus: over seeds.",
             r"\begin{tabular}{lrcrrrrrrr}",
             r"  \toprule",
             "  " + " & ".join(header) + r" \\",

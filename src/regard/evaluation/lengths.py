@@ -62,6 +62,27 @@ def by_source_length(
     Bins without sentences are left out.
     """
     check_parallel(sources=sources, hypotheses=hypotheses, references=references)
+    spans = length_spans(sources, edges)
+    bleu = Statistics.of("bleu", hypotheses, references, flavour)
+    chrf = Statistics.of("chrf", hypotheses, references, flavour)
+    bins = []
+    for span in spans:
+        scores = (statistics.take(span.rows).score(flavour.bootstrap) for statistics in (bleu, chrf))
+        bins.append(LengthBin(span.low, span.high, len(span.rows), *scores))
+    return bins
+
+
+@dataclass(frozen=True)
+class LengthSpan:
+    """The sentences of a bin: `rows` are their places in the text."""
+
+    low: int
+    high: int | None
+    rows: np.ndarray
+
+
+def length_spans(sources: Sequence[str], edges: Sequence[int] | None = None) -> list[LengthSpan]:
+    """The bins of source lengths that hold sentences; for `edges` see `by_source_length`."""
     lengths = np.array([count_words(source) for source in sources])
     if edges is None:
         chosen = _merged_edges(lengths)
@@ -70,16 +91,13 @@ def by_source_length(
         chosen, last = list(edges), None
         if any(a >= b for a, b in itertools.pairwise([0, *chosen])):
             raise ConfigError("edges of length bins", f"{chosen} do not rise from 1", "Give for example 10, 20, 40")
-    bleu = Statistics.of("bleu", hypotheses, references, flavour)
-    chrf = Statistics.of("chrf", hypotheses, references, flavour)
     first = min(1, int(lengths.min()))  # 0 where there are empty sources
-    bins = []
+    spans = []
     for low, high in zip([first, *(edge + 1 for edge in chosen)], [*chosen, last], strict=True):
         rows = np.flatnonzero((lengths >= low) & (lengths <= (lengths.max() if high is None else high)))
         if len(rows):
-            scores = (statistics.take(rows).score(flavour.bootstrap) for statistics in (bleu, chrf))
-            bins.append(LengthBin(low, high, len(rows), *scores))
-    return bins
+            spans.append(LengthSpan(low, high, rows))
+    return spans
 
 
 def table(bins: Sequence[LengthBin]) -> list[dict[str, Any]]:

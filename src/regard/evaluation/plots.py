@@ -20,13 +20,21 @@ from jaxtyping import Float
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import SPECIALS
 from regard.evaluation.lengths import LengthBin
+from regard.evaluation.series import (
+    COLOURS,
+    LINE_STYLES,
+    figure_with_room,
+    label,
+    legend_below,
+    legend_inside,
+    look,
+    plain_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WORD_START = "▁"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito's
-LINE_STYLES = ("-", "--", ":")
 # Fonts for what matplotlib's own lacks; those that are installed are asked in this order.
 FALLBACK_FONTS = (
     *(f"Noto Sans {script}" for script in ("CJK SC", "CJK JP", "SC", "JP", "KR", "Arabic", "Devanagari", "Thai")),
@@ -202,34 +210,40 @@ def _clip(text: str, columns: int) -> str:
 # Curves ---------------------------------------------------------------------------------------------------------------
 
 
-def draw_lengths(bins_by_system: Mapping[str, Sequence[LengthBin]]) -> Figure:
-    """BLEU by source length, with 95 % intervals, of one or more systems."""
+def draw_lengths(
+    bins_by_system: Mapping[str, Sequence[LengthBin]], title: str = "BLEU by source length", below: bool = False
+) -> Figure:
+    """BLEU by source length, with 95 % intervals, of one or more systems; the legend of many belongs `below`."""
     from matplotlib.figure import Figure
 
     everything = {(entry.low, entry.high): entry for bins in bins_by_system.values() for entry in bins}
     if not everything:
         raise DataError("BLEU by length", "there are no bins to draw", "Give at least one system with scores")
     order = sorted(everything, key=lambda bounds: (bounds[0], bounds[1] or math.inf))
-    figure = Figure(figsize=(max(4.5, 1.0 + 0.85 * len(order)), 3.4), layout="constrained")
+    narrow = max(4.5, 1.0 + 0.85 * len(order)), 3.4
+    figure = figure_with_room(list(bins_by_system)) if below else Figure(figsize=narrow, layout="constrained")
     axes = figure.add_subplot()
+    step = min(0.12, 0.8 / len(bins_by_system))
     for number, (name, bins) in enumerate(bins_by_system.items()):
-        shift = 0.12 * (number - (len(bins_by_system) - 1) / 2)  # so that error bars stand side by side
+        shift = step * (number - (len(bins_by_system) - 1) / 2)  # so that error bars stand side by side
         places = [order.index((entry.low, entry.high)) + shift for entry in bins]
         values = [entry.bleu.value for entry in bins]
         lows = [v - (v if entry.bleu.low is None else entry.bleu.low) for v, entry in zip(values, bins, strict=True)]
         highs = [(v if entry.bleu.high is None else entry.bleu.high) - v for v, entry in zip(values, bins, strict=True)]
         axes.errorbar(
-            places, values, yerr=[lows, highs], marker="o", markersize=4.5, linewidth=1.4, capsize=2.5,
-            elinewidth=0.9, color=COLOURS[number % len(COLOURS)], label=_label(name, 48),
-        )  # fmt: skip
+            places, values, yerr=[lows, highs], elinewidth=0.9, capsize=2.5, label=label(name), **look(number)
+        )
     axes.set_xticks(range(len(order)), [f"{everything[b].label}\nn={everything[b].sentences}" for b in order])
     axes.set_xlim(-0.5, len(order) - 0.5)
     axes.set_ylim(bottom=0)
     axes.set_xlabel("words in the source")
     axes.set_ylabel("BLEU (95 % interval)")
-    axes.set_title("BLEU by source length")
-    _plain_axes(axes)
-    _legend(axes, len(bins_by_system))
+    axes.set_title(title)
+    plain_axes(axes)
+    if below:
+        legend_below(figure, axes)
+    else:
+        legend_inside(axes, len(bins_by_system))
     return figure
 
 
@@ -240,7 +254,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     losses = {"loss": "training loss", "valid_nll": "validation nll", "valid_loss": "validation loss"}
     scores = {"valid_bleu": "BLEU", "valid_chrf": "chrF"}
     panels = (("loss (nats per token)", losses), ("validation score", scores))
-    curves = [(title, {label: _curve(rows, key) for key, label in names.items()}) for title, names in panels]
+    curves = [(title, {name: _curve(rows, key) for key, name in names.items()}) for title, names in panels]
     curves = [(title, {k: v for k, v in lines.items() if len(v[0])}) for title, lines in curves]
     curves = [(title, lines) for title, lines in curves if lines]
     if not curves:
@@ -248,16 +262,16 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     figure = Figure(figsize=(5.2 * len(curves), 3.4), layout="constrained")
     for panel, (title, lines) in enumerate(curves):
         axes = figure.add_subplot(1, len(curves), panel + 1)
-        for number, (label, (steps, values)) in enumerate(lines.items()):
+        for number, (name, (steps, values)) in enumerate(lines.items()):
             few = len(steps) <= 40
             axes.plot(
-                steps, values, label=label, color=COLOURS[number], marker="o" if few else "", markersize=3.5,
+                steps, values, label=name, color=COLOURS[number], marker="o" if few else "", markersize=3.5,
                 linewidth=1.4, linestyle=LINE_STYLES[number],
             )  # fmt: skip
         axes.set_xlabel("step")
         axes.set_ylabel(title)
-        _plain_axes(axes)
-        _legend(axes, 2)
+        plain_axes(axes)
+        legend_inside(axes, 2)
     return figure
 
 
@@ -265,18 +279,6 @@ def _curve(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list
     points = [(row["step"], row[key]) for row in rows if row.get(key) is not None and row.get("step") is not None]
     finite = [(step, float(value)) for step, value in points if math.isfinite(value)]
     return [step for step, _ in finite], [value for _, value in finite]
-
-
-def _plain_axes(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="#e4e8ee", linewidth=0.8)
-    axes.set_axisbelow(True)
-
-
-def _legend(axes: Any, entries: int) -> None:
-    if entries > 1:
-        for text in axes.legend(frameon=False, fontsize=9).get_texts():
-            text.set_parse_math(False)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

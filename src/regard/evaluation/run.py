@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,16 +123,18 @@ def _system(
         began = time.monotonic()
         written = translator.translate(sources, beam=beam)
         seconds = time.monotonic() - began
-        loss = _perplexity(translator, sources, references)
+        loss = text_perplexity(translator, sources, references)
         name = str(place or "bundled model")
     scores = corpus_scores(written, references, flavour)
     return System(name, written, scores, by_source_length(sources, written, references, flavour), loss, seconds)
 
 
-def _perplexity(translator: Translator, sources: list[str], references: list[str]) -> float | None:
+def text_perplexity(
+    translator: Translator, sources: Sequence[str], references: Sequence[str], tags: Sequence[str] | None = None
+) -> float | None:
     """Per target token; None, with a warning, where a line is longer than the model can read at once."""
     try:
-        scored = translator.score(sources, references)
+        scored = translator.score(sources, references, tags=tags)
     except ModelError as error:
         warnings.warn(f"There is no perplexity. {error}", stacklevel=2)
         return None

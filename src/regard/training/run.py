@@ -238,12 +238,11 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     save_tensors(folder / WEIGHTS, weights_of(model))
     write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
     scores = _test(folder, config, corpus, translator, report)
-    write_json(
-        folder / RUN,
-        {**request, "status": "finished", "summary": {**trainer.summary(), "device": _device_name(device)}},
-    )
+    summary = {**trainer.summary(), "pairs": len(train_store), "left_out": train_store.dropped}
+    request |= {"status": "finished", "summary": {**summary, "device": _device_name(device)}}
+    write_json(folder / RUN, request)
     shutil.rmtree(folder / INITIAL, ignore_errors=True)
-    return RunResult(folder, None, scores, trainer.summary())
+    return RunResult(folder, None, scores, summary)
 
 
 def _as_settings(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:

@@ -24,7 +24,6 @@ from regard.comparing.results import (
     write_plan,
     write_result,
 )
-from regard.evaluation.lengths import by_source_length
 from regard.evaluation.metrics import Flavour, corpus_scores
 
 WORDS = [f"{a}{b}" for a in ("k", "l", "m", "st", "w") for b in ("a", "eil", "in", "ott")]
@@ -48,7 +47,6 @@ def plan_of(names: Mapping[str, str], seeds: Sequence[int], **changes) -> Plan:
             name=name,
             slug=slug,
             model=name.split()[0],
-            base=" " not in name,
             changes=tuple(name.split()[1:]),
             values={},
             steps=1000,
@@ -62,7 +60,12 @@ def plan_of(names: Mapping[str, str], seeds: Sequence[int], **changes) -> Plan:
         "flavour": Flavour(language="de"),
         "part": "test",
         "sentence": 3,
-        "command": "regard compare demo --models luong,transformer --seeds 3 --out compared",
+        "commands": (
+            {
+                "command": "regard compare demo --models luong,transformer --seeds 3 --out compared",
+                "folder": "/home/someone/work",
+            },
+        ),
         "created": "2025-01-02T03:04:05+00:00",
         "versions": {"regard": "0.1.0", "python": "3.13.1", "torch": "2.11.0"},
         "machine": "Linux x86_64, 2 cores",
@@ -86,18 +89,24 @@ def result_of(
         "seed": seed,
         "folder": f"runs/{slug}/seed-{seed}",
         "parameters": 1_000_000 + 123_456 * number,
+        "pairs": 20_000,
+        "left_out": 0,
         "device": "cpu, 2 threads",
+        "machine": plan.machine,
+        "versions": dict(plan.versions),
         "training": Training(steps=1000, seconds=40.0 + 7 * number + seed, tokens_per_second=9000.0 / number),
         "decoding": Decoding(
             sentences=len(references),
             tokens=12 * len(references),
             seconds=3.0,
             tokens_per_second=4000.0 / number,
+            sentences_per_second=4000.0 / number / 12,
+            rounds=3,
+            batch_tokens=4096,
             beam=5,
         ),
         "scores": corpus_scores(texts, references, flavour, metrics=("bleu", "chrf")),
         "perplexity": 3.0 + 0.1 * number + 0.01 * seed,
-        "by_length": tuple(by_source_length(references, texts, references, flavour)),
         "alignment": Alignment(
             source=tuple(f"▁{word}" for word in source),
             target=tuple(f"▁{word}" for word in target),
@@ -106,9 +115,7 @@ def result_of(
         if attends
         else None,
         "fingerprints": {"data": "d" * 64, "tokenizer": "e" * 64},
-        "commands": (
-            f"regard train compared/recipes/{slug}.toml --out compared/runs/{slug}/seed-{seed} train.seed={seed}",
-        ),
+        "commands": (f"regard train recipes/{slug}.toml --out runs/{slug}/seed-{seed} train.seed={seed}",),
         "curve": tuple((step, 2.0 + 3.0 * 0.997**step + 0.05 * number + 0.02 * seed) for step in range(100, 1001, 100)),
     }
     return RunResult(**(result | changes))

@@ -106,3 +106,9 @@ def test_what_comes_in_steps_is_scaled_with_them():
     scaled = with_steps({"train": train, "model": {}}, 200)["train"]
     assert scaled == {"steps": 200, "warmup": 20, "save_every": 50, "validate_every": 0, "log_every": 20, "lr": 0.1}
     assert with_steps({"train": {**train, "warmup": 900}}, 9)["train"]["warmup"] == 3
+
+
+def test_what_the_user_gave_is_not_scaled():
+    train = {"steps": 1000, "warmup": 100, "save_every": 250, "validate_every": 40, "log_every": 50}
+    fixed = ("train.warmup", "train.save_every", "train.log_every", "train.steps")
+    assert with_steps({"train": train}, 90, fixed)["train"] == {**train, "steps": 90, "validate_every": 4}

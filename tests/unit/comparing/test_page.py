@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -14,7 +15,7 @@ from comparisons import HOSTILE, plan_of, references, result_of, write_compariso
 
 from regard.comparing.page import page
 from regard.comparing.report import write_report
-from regard.comparing.results import Alignment, Budget, read_result, write_plan, write_result
+from regard.comparing.results import Alignment, Budget, write_plan, write_result
 from regard.comparing.summary import summarise
 from regard.core.errors import CheckpointError
 
@@ -64,7 +65,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rates = {"luong": 0.2, "heads": 0.21, "sutskever": 0.5, "lost": 0.1}
     names = {slug: slug for slug in rates} | {"heads": "transformer model.heads=1"}
     lost = [("lost", 1), ("lost", 2)]
-    write_comparison(folder, rates, names, (1, 2), failed=lost, blind=["sutskever"], reason="it ran out of memory")
+    plan = plan_of(names, (1, 2))
+    more = {"command": "regard compare demo --models sutskever --out ../compared", "folder": "/home/someone"}
+    entries = [dataclasses.replace(e, values={"model": {"heads": 1 + (e.slug == "luong")}}) for e in plan.entries]
+    changes = {"commands": (*plan.commands, more), "entries": tuple(entries)}
+    write_comparison(
+        folder, rates, names, (1, 2), failed=lost, blind=["sutskever"], reason="it ran out of memory", **changes
+    )
     write_report(folder)
     return folder
 
@@ -82,6 +89,14 @@ def test_what_the_page_says(folder: Path):
         "lost has no result",
         "2 of 8 runs failed",
         "▼ significantly worse",
+        "model.heads",  # of the settings that differ
+        "/home/someone/work",
+        "regard compare demo --models sutskever --out ../compared",
+        "/home/someone",
+        "To be given in the folder of the comparison",
+        "Decoding sentences/s",
+        "4,096",
+        "validation, saving and waiting for batches included",
         "≈ not significantly different",
         "★ best",
         "It does not attend.",
@@ -90,7 +105,7 @@ def test_what_the_page_says(folder: Path):
         "nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:",
         "Linux x86_64, 2 cores",
         "regard compare demo --models luong,transformer --seeds 3 --out compared",
-        "regard train compared/recipes/luong.toml --out compared/runs/luong/seed-2 train.seed=2",
+        "regard train recipes/luong.toml --out runs/luong/seed-2 train.seed=2",
         "d" * 64,
         "equal steps",
         summary.source,
@@ -99,11 +114,14 @@ def test_what_the_page_says(folder: Path):
         assert part.replace("bs:1000", "bs:100") in said or part in said, part
     headings = [data for inside, data in read.texts if inside == "h2"]
     assert headings == [
-        *("Scores", "Costs", "BLEU by sentence length", "Training", "Where each model looks"),
+        *("Scores", "Costs", "Settings that differ", "BLEU by sentence length", "Training", "Where each model looks"),
         *("How each model translates it", "Runs that failed", "How it was measured", "Commands"),
     ]
     assert text.count('class="alignment') == 2  # the third does not attend
-    assert said.index(best) < said.index("sutskever")
+    for table in re.findall(r"<tbody>.*?</tbody>", text)[:2]:  # of scores and of costs: the best first
+        names = re.findall(r'<th scope="row" class="name">(?:<svg.*?</svg>)?(.*?)</th>', table)
+        assert [re.sub(r"<.*?>| ★", "", name) for name in names] == [row.entry for row in summary.rows]
+        assert names[0].endswith("★")
 
 
 def test_the_page_loads_nothing_and_runs_nothing(folder: Path):
@@ -135,7 +153,10 @@ def test_the_other_files(folder: Path):
     for part in (
         "sutskever does not attend.",
         "- lost, seed 1: it ran out of memory (exit code 1)",
-        "## Commands\n\n```\nregard",
+        "## Commands\n\nIn /home/someone/work:\n\n```\nregard compare demo --models luong,transformer",
+        "In /home/someone:\n\n```\nregard compare demo --models sutskever",
+        "Each run, in the folder of the comparison",
+        "## Settings that differ\n\n| System | model.heads |\n| --- | ---: |\n",
     ):
         assert part in text
 
@@ -144,16 +165,17 @@ def test_hostile_text_is_text(tmp_path: Path):
     names = {"a": f"{HOSTILE} model.x=1", "b": "b"}
     changes = {
         "recipe": HOSTILE,
-        "command": f"regard {HOSTILE}\n```\n<b>",
+        "commands": ({"command": f"regard {HOSTILE}\n```\n<b>", "folder": HOSTILE},),
         "machine": HOSTILE,
         "versions": {HOSTILE: HOSTILE},
     }
+    values = ({"model": {HOSTILE: HOSTILE}}, {"model": {HOSTILE: [HOSTILE]}})
+    entries = [dataclasses.replace(e, values=of) for e, of in zip(plan_of(names, (1,)).entries, values, strict=True)]
+    changes["entries"] = tuple(entries)
     plan = write_comparison(tmp_path, {"a": 0.2, "b": 0.4}, names, (1, 2), failed=[("b", 2)], reason=HOSTILE, **changes)
-    result = read_result(tmp_path, "a", 1)
     pieces = Alignment(source=("▁" + HOSTILE, "\ud7ff"), target=(HOSTILE,), weights=((0.5, 0.5),))
     texts = [HOSTILE] * 60
     write_result(tmp_path, result_of(plan, "a", 1, texts, references(), alignment=pieces, commands=(HOSTILE,)), texts)
-    assert result.seed == 1
     write_report(tmp_path)
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     read = Reading(html)

@@ -6,16 +6,20 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import numpy as np
 import pytest
 from comparisons import write_comparison
 
 from regard.comparing import charts
 from regard.comparing.charts import alignment_chart, curves_chart, lengths_chart, range_chart
-from regard.comparing.pictures import draw_attention, draw_curves, draw_lengths, write_pictures
+from regard.comparing.page_style import DARK, STYLE
+from regard.comparing.pictures import draw_attention, draw_curves, write_pictures
 from regard.comparing.results import Alignment
 from regard.comparing.summary import summarise
 from regard.evaluation.lengths import LengthBin
 from regard.evaluation.metrics import Score
+from regard.evaluation.plots import draw_lengths
+from regard.evaluation.series import COLOURS, look
 
 
 def bins(*values: float) -> list[LengthBin]:
@@ -93,7 +97,7 @@ def test_ticks_are_round():
 
 def test_figures_for_many_systems_with_long_names(tmp_path: Path):
     names = {f"m{i}": f"transformer model.width={i} model.positions=rotary $x_{i}$" for i in range(12)}
-    lengths = draw_lengths({slug: bins(40, 20, 10) for slug in names}, names)
+    lengths = draw_lengths({name: bins(40, 20, 10) for name in names.values()}, title="", below=True)
     legend = [text.get_text() for text in lengths.legends[0].get_texts()]
     assert len(legend) == 12
     lengths.draw_without_rendering()
@@ -105,7 +109,27 @@ def test_figures_for_many_systems_with_long_names(tmp_path: Path):
     curves = draw_curves({slug: [(1.0, 3.0), (2.0, 2.0)] for slug in names}, names, "steps")
     curves.draw_without_rendering()
     assert curves.legends[0].get_window_extent().y1 <= curves.axes[0].get_window_extent().y0
-    draw_attention(Alignment(source=("▁a",), target=("▁b",), weights=((1.0,),)), "x_$")
+
+
+def test_attention_is_drawn_by_words():
+    alignment = Alignment(
+        source=("▁ein", "▁Hau", "s"), target=("▁a_$", "▁house"), weights=((0.9, 0.05, 0.05), (0.2, 0.5, 0.3))
+    )
+    axes = draw_attention(alignment, "x_$").axes[0]
+    assert axes.get_title() == "x_$"
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["ein", "Haus"]
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["a_$", "house"]
+    assert np.asarray(axes.images[0].get_array()).ravel().tolist() == pytest.approx([0.9, 0.1, 0.2, 0.8])
+    many = tuple(f"▁w{i}" for i in range(charts.MOST_WORDS + 9))
+    large = draw_attention(Alignment(source=many, target=many, weights=((0.5,) * len(many),) * len(many)), "x")
+    assert large.axes[0].images[0].get_size() == (charts.MOST_WORDS, charts.MOST_WORDS)
+
+
+def test_a_system_looks_the_same_on_the_page_and_in_the_pictures():
+    assert len(DARK) == len(COLOURS)
+    for number in range(30):
+        assert f"--s{number % charts.COLOURS}: {look(number)['color']};" in STYLE
+    assert len({tuple(look(number).items()) for number in range(30)}) == 30
 
 
 def test_pictures_are_written_where_there_is_something_to_draw(tmp_path: Path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 import tomllib
 from pathlib import Path
 
@@ -75,7 +77,8 @@ def test_the_recipes_own_model_is_the_recipe_as_it_is():
     expected = configuration.to_plain(build_run_config(read_recipe("demo")))
     assert values["model"] == expected["model"]
     assert values["train"] == {**expected["train"], "patience": 0}
-    assert drafts() == drafts(["transformer"]) == drafts(["demo"])
+    assert drafts() == drafts(["transformer"])
+    assert drafts(["demo"])["demo"].values == values
 
 
 @pytest.mark.parametrize("name", MODELS.names())
@@ -149,6 +152,33 @@ def test_variants_are_of_every_model_or_of_the_one_they_name():
     assert found["universal"].base
 
 
+@pytest.mark.parametrize("prefix", ["mine", "{}"])
+def test_variants_name_a_recipe_as_it_was_typed(recipe, prefix):
+    variant = f"{prefix.format(recipe)}: model.heads=1"
+    assert list(drafts([str(recipe), "luong"], [variant])) == ["mine", "mine model.heads=1", "luong"]
+    own = drafts([str(recipe), "luong"], [variant], recipe=str(recipe))
+    assert list(own) == ["mine", "mine model.heads=1", "luong"]
+    assert list(drafts([str(recipe), "luong"], ["transformer: model.heads=1"])) == list(own)  # there is only one
+
+
+def test_the_same_entry_under_another_name_is_refused(recipe, tmp_path):
+    out = tmp_path / "out"
+    written(recipe, out, models=[str(recipe), "luong"])
+    with pytest.raises(ConfigError, match="transformer is in this comparison already, as mine"):
+        prepared(recipe, out, models=["transformer"])
+
+
+def test_with_a_time_budget_nothing_is_fitted_to_steps_that_are_not_known_yet(recipe, tmp_path):
+    asked = {"settings": ["train.steps=9", "train.log_every=4"], "variants": ["train.save_every=3"]}
+    plan = prepared(recipe, tmp_path / "out", budget="time", seconds=9.0, **asked).plan
+    base, variant = plan.entries
+    assert base.values["train"]["warmup"] == 5
+    assert base.fixed == ("train.steps", "train.log_every")
+    assert variant.fixed == (*base.fixed, "train.save_every")
+    steps = prepared(recipe, tmp_path / "out", **asked).plan.entries[0].values["train"]
+    assert (steps["warmup"], steps["log_every"]) == (3, 4)
+
+
 @pytest.mark.parametrize(
     ("models", "variants", "settings", "said"),
     [
@@ -157,12 +187,13 @@ def test_variants_are_of_every_model_or_of_the_one_they_name():
         (["qqqq"], [], [], "Models: bahdanau, "),
         (["luong", ""], [], [], "a name is missing"),
         (["luong", "luong"], [], [], "luong is given twice"),
-        (["transformer", "demo"], [], [], "transformer is given twice"),
+        (["transformer", "demo"], [], [], "demo and transformer are the same. Leave one out"),
         ([], ["data.max_pairs=5"], [], "data.max_pairs changes the text, and all entries of a comparison have the same"),
         ([], ["tokenizer.size=5"], [], "tokenizer.size changes the text"),
         ([], ["train.steps=5"], [], "the steps are the budget"),
         ([], ["train.seed=5"], [], "Give --seeds N"),
         ([], ["train.patience=5"], [], "budgets unequal"),
+        ([], ["train.max_tokens=5"], [], "other pairs would be left out as too long"),
         ([], ["model.name=luong"], [], "Name it in --models"),
         ([], [""], [], "it has no settings"),
         ([], ["heads"], [], "it is not of the form section.key=value"),
@@ -267,9 +298,32 @@ def test_equal_parameters_are_the_first_entrys(recipe, tmp_path):
     first, second = plan.entries
     assert first.values["model"]["width"] == 64
     assert first.parameters == plan.budget.parameters
-    assert abs(second.parameters - first.parameters) < 0.03 * first.parameters
-    with pytest.raises(ConfigError, match="chooses the width of every entry"):
-        prepared(recipe, tmp_path / "out", **asked, variants=["model.width=32"])
+    assert second.parameters == pytest.approx(first.parameters, rel=0.03)
+    for variant, name in (
+        ("model.width=32", "width"),
+        ("transformer: model.inner=32", "inner"),
+        ("luong: model.embedding=32 model.tie=none", "embedding"),
+    ):
+        with pytest.raises(ConfigError, match=f"chooses the {name} of every entry"):
+            prepared(recipe, tmp_path / "out", **asked, variants=[variant])
+    prepared(recipe, tmp_path / "out", **asked, variants=["luong: model.attention=local-m"])  # no size
+
+
+def test_variants_have_the_sizes_of_their_model_where_parameters_are_as_many(recipe, tmp_path):
+    out = tmp_path / "out"
+    asked = {"models": ["luong", "transformer"], "budget": "parameters", "seeds": 1, "settings": ["model.width=48"]}
+    variants = ["transformer: model.heads=3", "transformer: model.heads=8", "transformer: model.layers=2"]
+    plan = written(recipe, out, **asked, variants=variants)
+    _, base, three, eight, deep = plan.entries
+    for variant in (three, eight):
+        assert {**variant.values["model"], "heads": 2} == base.values["model"]
+        assert variant.parameters == base.parameters
+    assert base.values["model"]["width"] % (2 * 24) == 0
+    assert deep.values["model"]["width"] < base.values["model"]["width"]
+    assert deep.parameters == pytest.approx(base.parameters, rel=0.05)
+    later = written(recipe, out, **asked, variants=["transformer: model.heads=4"])
+    assert later.entries[: len(plan.entries)] == plan.entries
+    assert {**later.entries[-1].values["model"], "heads": 2} == base.values["model"]
 
 
 @pytest.mark.parametrize(
@@ -326,7 +380,36 @@ def test_models_variants_and_seeds_can_be_added(recipe, tmp_path):
     assert second.entries[0] == first.entries[0]
     assert second.seeds == (1, 2, 3)
     assert second.created == first.created
+    assert second.commands == first.commands  # the same words, in the same folder
     assert written(recipe, out, models=["transformer"], seeds=1) == second  # asking for less takes nothing away
+
+
+def test_all_commands_are_kept_with_where_they_were_given(recipe, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    first = written(recipe, out, models=["transformer"], command="regard compare a")
+    assert first.commands == ({"command": "regard compare a", "folder": os.getcwd()},)
+    monkeypatch.chdir(tmp_path)
+    second = {"command": "regard compare b", "folder": str(tmp_path)}
+    for _ in range(2):
+        written(recipe, out, models=["luong"], command="regard compare b")
+        assert read_plan(out).commands == (*first.commands, second)
+
+
+def test_seeds_that_are_added_are_told(recipe, tmp_path, capsys):
+    out = tmp_path / "out"
+    written(recipe, out, models=["transformer"], seeds=2)
+    report = Reporter()
+    report.console.file = sys.stderr
+
+    def said(**asked) -> str:
+        prepare_plan(Request(recipe=str(recipe), **asked), out, report)
+        return " ".join(capsys.readouterr().err.split())
+
+    one = said(models=["luong"], seeds=1)
+    assert "New entries are also trained with the seeds that this comparison has: 2." in one
+    assert "The entries that are here are trained with new seeds too: 3." in said(seeds=3)
+    assert "seed" not in said(models=["luong"], seeds=2)
+    assert "seed" not in said(seeds=1)
 
 
 def test_another_comparison_in_the_folder_is_refused_with_what_differs(recipe, tmp_path):

@@ -25,15 +25,17 @@ from regard.comparing.results import (
     failure_path,
     read_plan,
     read_results,
+    read_test,
     recipe_path,
     result_path,
     run_folder,
+    write_result,
 )
 from regard.comparing.runner import failure_reason, last_row, run_process
 from regard.comparing.summary import summarise
 from regard.core.errors import CheckpointError, ConfigError
-from regard.core.files import read_json
-from regard.evaluation.lengths import by_source_length
+from regard.core.files import read_json, write_json
+from regard.data.split import Pairs
 from regard.evaluation.metrics import corpus_scores
 from regard.training.place import locked
 from regard.training.progress import Reporter
@@ -77,6 +79,9 @@ def trainer(monkeypatch, tmp_path, tiny_run):
     """Makes runs by copying one. A file with the name of an entry says what happens to it instead."""
 
     def start(arguments, log):
+        if arguments[0] == "measure":
+            _, folder, slug, seed = arguments
+            return measured(Path(folder), slug, int(seed), log)
         with open(log, "wb") as output:
             return subprocess.Popen(
                 [sys.executable, "-S", "-c", TRAINER, str(ready), *arguments],
@@ -92,13 +97,22 @@ def trainer(monkeypatch, tmp_path, tiny_run):
     ready.symlink_to(tiny_run)
     monkeypatch.setattr(runner, "start_process", start)
     monkeypatch.setattr(runner, "GLANCE", 0.01)
-    monkeypatch.setattr(runner, "measure", measured)
     monkeypatch.setattr(comparing, "write_report", reported)
     return place
 
 
-def measured(folder, plan, entry, seed, test, command):
-    """Without translating: what is measured has tests of its own."""
+def measured(folder, slug, seed, log):
+    """Without translating: what is measured has tests of its own. A file "no measure" says what goes wrong instead."""
+    wrong = folder.parent / "trainer" / "no measure"
+    code = f"import sys; {wrong.read_text()}" if wrong.exists() else ""
+    if not wrong.exists():
+        plan, test = read_plan(folder), Pairs(*read_test(folder))
+        write_result(folder, *result_of(plan, plan.entry(slug), seed, test))
+    with open(log, "wb") as output:
+        return subprocess.Popen([sys.executable, "-S", "-c", code], stdin=subprocess.PIPE, stdout=output, stderr=output)
+
+
+def result_of(plan, entry, seed, test):
     written = [f"{text} {entry.slug}" if i % 2 else text for i, text in enumerate(test.targets)]
     scores = corpus_scores(written, test.targets, plan.flavour, metrics=("bleu", "chrf"))
     result = RunResult(
@@ -106,15 +120,27 @@ def measured(folder, plan, entry, seed, test, command):
         seed=seed,
         folder=f"runs/{entry.slug}/seed-{seed}",
         parameters=1000,
+        pairs=100,
+        left_out=0,
         device="cpu",
+        machine=plan.machine,
+        versions=plan.versions,
         training=Training(steps=20, seconds=1.0, tokens_per_second=100.0),
-        decoding=Decoding(sentences=len(test), tokens=100, seconds=1.0, tokens_per_second=100.0, beam=5),
+        decoding=Decoding(
+            sentences=len(test),
+            tokens=100,
+            seconds=1.0,
+            tokens_per_second=100.0,
+            sentences_per_second=20.0,
+            rounds=2,
+            batch_tokens=400,
+            beam=5,
+        ),
         scores=scores,
         perplexity=2.0,
-        by_length=tuple(by_source_length(test.sources, written, test.targets, plan.flavour)),
         alignment=None,
         fingerprints={**plan.fingerprints, "tokenizer": "same"},
-        commands=(command,),
+        commands=("regard train",),
         curve=((10, 3.0),),
     )
     return result, written
@@ -213,14 +239,32 @@ def test_a_failed_run_does_not_end_the_plan_and_nothing_is_done_twice(trainer, a
 def test_a_damaged_result_is_measured_again_without_training(trainer, ask):
     found = ask()
     folder = found.folder
-    typed = f"regard train {recipe_path(folder, 'luong')} --out {run_folder(folder, 'luong', 1)} train.seed=1"
-    assert read_json(result_path(folder, "luong", 1))["commands"] == [typed]
     calls(trainer)
     result_path(folder, "luong", 1).write_text("{")
-    with pytest.raises(CheckpointError, match="not valid JSON"):
-        report_comparison(found.folder)
+    with pytest.raises(CheckpointError, match="not valid JSON") as error:
+        report_comparison(folder)
+    assert f"`regard compare --resume {folder}` measures that run again" in str(error.value)
     assert len(resume_comparison(found.folder, QUIET).runs) == 2
     assert calls(trainer) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason", "code"),
+    [
+        ("sys.exit('Error: a: b. C.')", "measuring failed: a: b. C.", 1),
+        ("import os; os.kill(os.getpid(), 9)", "measuring failed: the process was killed, perhaps because", -9),
+        ("pass", "measuring failed: it wrote no result", 1),
+    ],
+)
+def test_measuring_that_fails_does_not_end_the_plan_and_is_tried_again(trainer, ask, wrong, reason, code):
+    (trainer / "no measure").write_text(wrong)
+    found = ask()
+    assert [failure.exit for failure in found.failures] == [code, code]
+    assert found.failures[0].reason.startswith(reason)
+    (trainer / "no measure").unlink()
+    calls(trainer)
+    assert len(resume_comparison(found.folder, QUIET).runs) == 2
+    assert calls(trainer) == []  # they are trained
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -250,9 +294,11 @@ def test_a_time_budget_fixes_the_steps_by_a_trial(trainer, ask, monkeypatch):
     found = ask(budget="time", seconds=60.0)
     assert calls(trainer)[:2] == ["train transformer run", "train luong run"]
     plan = read_plan(found.folder)
-    assert [(entry.steps, entry.step_seconds) for entry in plan.entries] == [(120, 0.5), (120, 0.5)]
-    assert plan.entries[0].values["train"]["steps"] == 120
-    assert plan.entries[0].values["train"]["warmup"] == 30
+    assert [entry.steps for entry in plan.entries] == [120, 120]
+    train = plan.entries[0].values["train"]
+    assert train["steps"] == 120
+    assert (train["warmup"], train["save_every"]) == (5, 10)  # as they were given
+    assert train["validate_every"] == 0
     assert "steps = 120" in recipe_path(found.folder, "luong").read_text()
     assert not (found.folder / "trials").exists()
     ask(budget="time", seconds=60.0)
@@ -276,11 +322,28 @@ def test_a_trial_that_fails_is_reported_and_tried_again(trainer, ask, monkeypatc
 
 def test_a_comparison_made_in_python_says_how(trainer, ask, tmp_path):
     found = ask(command="", models=["luong", "gnmt"], lowercase=True)
-    said = read_plan(found.folder).command
+    (asked,) = read_plan(found.folder).commands
+    said = asked["command"]
+    assert asked["folder"] == os.getcwd()
     assert said.startswith("regard.compare(src='")
     assert "models=['luong', 'gnmt'], seeds=1, settings=[" in said
     assert said.endswith(f"lowercase=True, out='{tmp_path / 'out'}')")
     assert isinstance(found.rows[0]["bleu"], float)
+
+
+def test_an_entry_can_be_taken_out_of_the_plan(trainer, ask):
+    """As the documentation says: by taking it out of plan.json."""
+    (trainer / "transformer").write_text("refuse")
+    found = ask(models="transformer,luong,gnmt")
+    assert len(found.failures) == 1
+    plan = read_json(found.folder / "plan.json")
+    write_json(found.folder / "plan.json", {**plan, "entries": plan["entries"][1:]})
+    whole = report_comparison(found.folder)
+    assert whole.failures == []
+    assert sorted(row["entry"] for row in whole.rows) == ["gnmt", "luong"]
+    calls(trainer)
+    assert resume_comparison(found.folder, QUIET).rows == whole.rows
+    assert calls(trainer) == []
 
 
 def test_two_plans_do_not_work_in_one_folder(trainer, ask, tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from comparisons import noisy, plan_of, references, result_of, write_comparison
 
+from regard.comparing.differences import differing_settings, settings_table
 from regard.comparing.results import Budget, Failure, Training, read_result, write_plan, write_result
 from regard.comparing.summary import (
     BEST,
@@ -20,15 +21,22 @@ from regard.comparing.summary import (
     UNTESTED,
     WORSE,
     Summary,
-    about_seeds,
-    budget_in_words,
-    caveats,
-    finding,
     mean_curves,
     summarise,
     summarise_texts,
 )
+from regard.comparing.words import (
+    about_curves,
+    about_seeds,
+    budget_in_words,
+    caveats,
+    finding,
+    in_words,
+    methods,
+    why,
+)
 from regard.core.errors import CheckpointError, ConfigError
+from regard.evaluation.lengths import by_source_length
 from regard.evaluation.metrics import Flavour, Statistics, corpus_scores
 from regard.evaluation.significance import holm, mean_interval, paired_tests, pooled_test
 
@@ -161,7 +169,8 @@ def test_failed_seeds_leave_the_common_ones():
     best, other = summary_of(texts, refs, failures=lost).rows
     assert (best.slug, other.verdict) == ("a", BETTER)
     assert other.bleu_difference > 0 > other.bleu - best.bleu
-    assert "does significantly better on the seeds that both have" in finding(summary_of(texts, refs, failures=lost))
+    said = "is better on this test text and the seeds that both have, not known beyond the chance of training"
+    assert said in finding(summary_of(texts, refs, failures=lost))
 
 
 def test_no_common_seed_and_no_result():
@@ -179,9 +188,10 @@ def test_no_common_seed_and_no_result():
 
 
 def test_lengths_are_means_over_seeds(tmp_path: Path):
-    plan = write_comparison(tmp_path, {"a": 0.2, "b": 0.4}, seeds=(1, 2), count=80)
+    write_comparison(tmp_path, {"a": 0.2, "b": 0.4}, seeds=(1, 2), count=80)
     summary = summarise(tmp_path)
-    first, second = (read_result(tmp_path, "a", seed).by_length for seed in plan.seeds)
+    refs = references(80)
+    first, second = (by_source_length(refs, noisy(refs, 0.2, seed), refs, Flavour(language="de")) for seed in (1, 2))
     assert len(first) > 1
     for mine, one, two in zip(summary.lengths["a"], first, second, strict=True):
         assert (mine.low, mine.high, mine.sentences) == (one.low, one.high, one.sentences)
@@ -198,7 +208,7 @@ def test_from_the_folder(tmp_path: Path):
     assert len(summary.runs()) == 4
     assert summary.source == references()[3] == summary.reference
     assert set(summary.translations) == {"a", "b"}
-    assert "significantly worse" in finding(summary)
+    assert "b (" in finding(summary)
     (tmp_path / "runs" / "a" / "seed-1.txt").write_text("one line\n")
     with pytest.raises(CheckpointError, match="1 lines, the test text had 60"):
         summarise(tmp_path)
@@ -263,6 +273,107 @@ def test_curves_are_means_of_common_steps():
     results = [result_of(plan, "a", seed, refs, refs, curve=curves[seed], training=training) for seed in (1, 2)]
     summary = summarise_texts(plan, results, [], refs, refs, {("a", 1): refs, ("a", 2): refs})
     assert mean_curves(summary) == ({"a": [(50.0, 4.5), (100.0, 3.25)]}, "seconds of training")
+
+
+def test_the_chance_of_training_by_hand():
+    """Twice the standard error of the difference: seeds far apart hide a difference that the sentences show."""
+    refs = references(150)
+    close = {("a", 1): 0.1, ("a", 2): 0.5, ("b", 1): 0.2, ("b", 2): 0.55}
+    clear = {("a", 1): 0.1, ("a", 2): 0.11, ("b", 1): 0.5, ("b", 2): 0.51}
+    for rates, beyond in ((close, False), (clear, True)):
+        texts = {run: noisy(refs, rate, sum(map(ord, run[0])) + run[1]) for run, rate in rates.items()}
+        summary = summary_of(texts, refs)
+        best, other = summary.rows
+        assert (best.slug, other.verdict, other.beyond_chance) == ("a", WORSE, beyond)
+        assert other.bleu_chance == pytest.approx(2 * math.sqrt((best.bleu_sd**2 + other.bleu_sd**2) / 2))
+        assert (abs(other.bleu_difference) >= other.bleu_chance) == beyond
+        words = "significantly worse" if beyond else "worse on this test text; within the chance of training"
+        assert in_words(other) == words
+        assert finding(summary).endswith(f") is {words.replace(';', ',')}.")
+    alone = summary_of({run: text for run, text in texts.items() if run[1] == 1}, refs, (1,))
+    other = alone.rows[1]
+    assert (other.verdict, other.bleu_chance, other.beyond_chance) == (WORSE, None, None)
+    assert in_words(other) == "worse on this test text; not known beyond the chance of training"
+    assert "significantly" not in finding(alone)
+    assert finding(alone).endswith("is worse on this test text, not known beyond the chance of training.")
+
+
+def summary_with(budget: Budget = Budget(), **of_b) -> Summary:
+    """Systems a and b, one run each; `of_b` is what differs in the result of b."""
+    refs = references(20)
+    plan = plan_of({"a": "a", "b": "b"}, (1,), budget=budget)
+    results = [result_of(plan, "a", 1, refs, refs), result_of(plan, "b", 1, refs, refs, **of_b)]
+    return summarise_texts(plan, results, [], refs, refs, {("a", 1): refs, ("b", 1): refs})
+
+
+def test_pairs_that_were_left_out_are_warned_of():
+    assert summary_with().warnings == ()
+    summary = summary_with(pairs=19_990, left_out=10)
+    assert summary.warnings == (
+        "Not all systems were trained on the same pairs: those that are longer than a model's limit or train.max_tokens were "
+        "left out. 20,000 pairs (none left out): a; 19,990 pairs (10 left out): b.",
+    )
+    assert {row.slug: (row.pairs, row.left_out) for row in summary.rows} == {"a": (20_000, 0), "b": (19_990, 10)}
+
+
+def test_seconds_off_the_budget_are_warned_of():
+    budget = Budget(kind="time", seconds=45.0)  # a takes 48
+    for seconds, off in ((41.0, False), (49.0, False), (40.0, True), (50.0, True)):
+        training = Training(steps=900, seconds=seconds, tokens_per_second=4000.0)
+        warnings = summary_with(budget, training=training).warnings
+        assert len(warnings) == off
+        if off:
+            assert f"the 45 s of the budget: b (seed 1) {seconds:.1f} s." in warnings[0]
+    training = Training(steps=1000, seconds=1.0, tokens_per_second=4500.0)
+    assert summary_with(training=training).warnings == ()  # seconds are not the budget
+
+
+def test_other_machines_and_versions_are_warned_of():
+    summary = summary_with(machine="a phone", versions={"regard": "0.1.0", "python": "3.13.1", "torch": "2.10.0"})
+    first, second = summary.warnings
+    assert first.startswith("Not all runs were on the same machine (Linux x86_64, 2 cores and a phone).")
+    assert first.endswith("Speeds cannot be compared.")
+    assert "(torch 2.10.0, torch 2.11.0)" in second
+    facts = dict(methods(summary))
+    assert facts["Machine"] == "Linux x86_64, 2 cores and a phone"
+    assert facts["Versions"].count("torch 2.1") == 2
+
+
+def test_settings_that_differ():
+    plan = plan_of({"a": "a", "b": "b", "c": "c"}, (1,))
+    values = (
+        {"model": {"score": "dot", "name": "luong", "width": 64}, "train": {"lr": 1e-3, "steps": 9}, "odd": 1},
+        {"model": {"name": "luong", "width": 64, "score": "general"}, "train": {"lr": 1e-3, "steps": 9}, "odd": 1},
+        {"odd": [1], "model": {"name": "cho", "width": 32, "tie": False}, "train": {"lr": 1e-3, "steps": 9}},
+    )
+    entries = [dataclasses.replace(entry, values=of) for entry, of in zip(plan.entries, values, strict=True)]
+    found = differing_settings(entries)
+    assert list(found)[:2] == ["model.name", "model.width"]  # those that all have come first
+    assert found == {
+        "model.name": ["luong", "luong", "cho"],
+        "model.width": ["64", "64", "32"],
+        "model.score": ["dot", "general", "–"],
+        "model.tie": ["–", "–", "false"],
+        "odd": ["1", "1", "[1]"],
+    }
+    assert settings_table(entries)[0] == ["Setting", "a", "b", "c"]
+    assert settings_table(entries[:2]) == (["System", "model.score"], [["a", "dot"], ["b", "general"]])
+    assert settings_table(entries[:1]) is None
+
+
+def test_losses_with_lengths_are_told():
+    refs = references(20)
+    plan = plan_of({"a": "rctm2", "b": "luong", "c": "unheard"}, (1,))
+    results = [result_of(plan, slug, 1, refs, refs) for slug in "abc"]
+    summary = summarise_texts(plan, results, [], refs, refs, {(slug, 1): refs for slug in "abc"})
+    assert about_curves(summary).startswith("rctm2 plans the length of its output")
+    assert dict(methods(summary))["Perplexity"].endswith("of rctm2 with the share of the length")
+    assert about_curves(summary_with()) == ""
+
+
+def test_how_a_failure_is_told():
+    for code, said in ((0, "lost"), (1, "lost (exit code 1)"), (-9, "lost (signal 9)")):
+        assert why(Failure(entry="a", seed=1, reason="lost", details="", exit=code)) == said
 
 
 def test_the_words_fit_the_seeds():

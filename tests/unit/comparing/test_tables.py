@@ -14,6 +14,7 @@ from comparisons import HOSTILE, write_comparison
 
 from regard.comparing.summary import Row, summarise
 from regard.comparing.tables import (
+    COST_COLUMNS,
     cost_cells,
     duration,
     latex_text,
@@ -33,6 +34,7 @@ def row(**changes) -> Row:
         "chrf": 51.0, "chrf_sd": 0.1, "chrf_low": 50.04, "chrf_high": 52.0, "common_seeds": 2, "bleu_difference": -1.5,
         "bleu_p": 0.0204, "chrf_difference": 0.25, "chrf_p": 0.0001, "perplexity": 4.5678, "parameters": 1234567,
         "training_seconds": 75.04, "training_tokens_per_second": 12345.6, "decoding_tokens_per_second": 890.4,
+        "decoding_sentences_per_second": 9.87, "beam": 5, "batch_tokens": 4096, "beyond_chance": True,
     }  # fmt: skip
     return Row(**(values | changes))
 
@@ -43,8 +45,12 @@ def test_cells():
         *("−1.50", "0.020", "+0.25", "< 0.001", "4.568", "▼ significantly worse"),
     ]
     assert cost_cells(row(failed=1, left=2)) == [
-        *("2 (1 failed, 2 to do)", "1,234,567", "1,000", "75.0 s", "12,346", "890"),
+        *("2 (1 failed, 2 to do)", "1,234,567", "1,000", "75.0 s", "12,346", "890", "9.9", "5", "4,096"),
     ]
+    assert len(cost_cells(row())) == len(COST_COLUMNS)
+    assert score_cells(row(beyond_chance=False))[-1] == "▽ worse on this test text; within the chance of training"
+    unknown = row(verdict="better", beyond_chance=None)
+    assert score_cells(unknown)[-1] == "△ better on this test text; not known beyond the chance of training"
     best = row(verdict="best", bleu_sd=None, bleu_difference=None, bleu_p=None)
     assert score_cells(best)[0] == "31.23"
     assert score_cells(best)[4:6] == ["–", "–"]
@@ -61,7 +67,7 @@ def test_numbers_in_words():
 def test_markdown_is_a_table_whatever_the_names():
     text = to_markdown([row(entry=HOSTILE, verdict="best"), row(entry="luong model.tie_all=true")])
     scores, costs = text.split("\n\n")
-    for table, columns in ((scores, 11), (costs, 7)):
+    for table, columns in ((scores, 11), (costs, 10)):
         lines = table.strip().splitlines()
         assert len(lines) == 4  # a header, a rule and two rows
         for line in lines:
@@ -82,6 +88,18 @@ def test_latex_escapes():
     )
     text = to_latex([row(entry="a_b & 50%", verdict="best", bleu_p=None), row(bleu=None, chrf=None)])
     assert r"\textbf{a\_b \& 50\%} & $31.23 \pm 0.46\;[30.0, 32.0]$ & $\star$ & -- &" in text
+    for said in ("Star", "Triangles", "Down", "up", "Full", "hollow", "Wave", "Brackets", "Plus-minus"):
+        assert said in text.split(r"\begin")[0]
+    for verdict, beyond, symbol in (
+        ("worse", True, "blacktriangledown"),
+        ("worse", False, "triangledown"),
+        ("better", True, "blacktriangle"),
+        ("better", None, "vartriangle"),
+        ("not different", None, "approx"),
+        ("no result", None, ""),
+    ):
+        line = to_latex([row(verdict=verdict, beyond_chance=beyond)]).split(r"\midrule")[1]
+        assert line.split("&")[2].strip() == (f"$\\{symbol}$" if symbol else "")
     body = text.split(r"\midrule")[1].split(r"\bottomrule")[0]
     columns = re.search(r"begin\{tabular\}\{(\w+)\}", text)[1]
     for line in body.strip().splitlines():
@@ -91,7 +109,9 @@ def test_latex_escapes():
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no LaTeX")
 def test_latex_compiles(tmp_path: Path):
-    table = to_latex([row(entry=r"a_b & 50% #{$~^\<>|"), row(verdict="best")])
+    table = to_latex(
+        [row(entry=r"a_b & 50% #{$~^\<>|"), row(verdict="best"), row(beyond_chance=None), row(verdict="better")]
+    )
     (tmp_path / "t.tex").write_text(
         "\\documentclass{article}\\usepackage{booktabs,amssymb}\\begin{document}" + table + "\\end{document}"
     )
