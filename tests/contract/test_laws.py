@@ -61,6 +61,71 @@ VARIANTS = {
         {"embedding": 10, "width": 12, "encoder_layers": 4, "query": "current", "context_to": "above", "residual": 4},
         {"embedding": 10, "width": 12, "layers": 3, "context_to": "above", "residual": 0, "initialise": "scaled"},
     ],
+    "lstmlm": [
+        {"width": 12},
+        {"embedding": 7, "width": 10, "layers": 1, "initialise_range": 0.3},
+        {"width": 10, "layers": 3, "tie": "output", "variational": True},
+    ],
+    "gpt": [
+        {"attention_dropout": 0.0, "width": 16, "layers": 2, "heads": 2, "context": 40},
+        {"attention_dropout": 0.0, "width": 16, "layers": 2, "heads": 4, "norm": "post", "context": 40, "silent": True},
+        {
+            "attention_dropout": 0.0,
+            "width": 16,
+            "layers": 2,
+            "heads": 4,
+            "kv_heads": 2,
+            "positions": "none",
+            "relative": "rotary",
+            "normalise": "rms",
+            "activation": "swiglu",
+            "qk_norm": True,
+            "bias": False,
+            "tie": False,
+        },
+        {
+            "attention_dropout": 0.0,
+            "width": 18,
+            "layers": 2,
+            "heads": 6,
+            "kv_heads": 3,
+            "positions": "none",
+            "relative": "alibi",
+            "bias": False,
+        },
+        {
+            "attention_dropout": 0.0,
+            "width": 16,
+            "layers": 1,
+            "heads": 4,
+            "kv_heads": 1,
+            "positions": "none",
+            "relative": "shaw",
+        },
+        {
+            "attention_dropout": 0.0,
+            "width": 16,
+            "layers": 2,
+            "heads": 2,
+            "context": 40,
+            "relative": "music",
+            "relative_distance": 3,
+            "activation": "gelu",
+        },
+        {
+            "attention_dropout": 0.0,
+            "width": 16,
+            "layers": 2,
+            "heads": 4,
+            "kv_heads": 2,
+            "norm": "post",
+            "positions": "none",
+            "relative": "t5",
+            "relative_distance": 6,
+            "relative_buckets": 8,
+            "activation": "relu",
+        },
+    ],
     "luong": [
         {"embedding": 10, "width": 16},
         {
@@ -85,6 +150,12 @@ VARIANTS = {
         {"embedding": 10, "width": 16, "bidirectional": True, "input_feeding": False},
         {"embedding": 10, "width": 16, "input_feeding": False, "attention": "local-m", "window": 1},
     ],
+    "nplm": [
+        {"embedding": 6, "width": 9},
+        {"order": 3, "embedding": 6, "width": 9, "direct": True},
+        {"order": 2, "embedding": 8, "width": 8, "tie": "output"},
+        {"order": 12, "embedding": 4, "width": 9},
+    ],
     "rctm1": [
         {"width": 12, "max_source": 40},
         {"width": 12, "max_source": 40, "activation": "sigmoid", "output": "softmax", "tie": "auto"},
@@ -102,6 +173,12 @@ VARIANTS = {
             "gram": 2,
         },
         {"width": 10, "max_source": 33, "max_target": 30, "classes": 3, "tie": "target", "gram": 6},
+    ],
+    "rnnlm": [
+        {"width": 12},
+        {"width": 12, "embedding": 7, "activation": "tanh", "output": "classes", "initialise": "scaled"},
+        {"width": 10, "activation": "relu", "tie": "output", "bptt": 2, "initialise": "scaled"},
+        {"width": 10, "embedding": 10, "output": "classes", "classes": 4, "tie": "output", "bptt": 1},
     ],
     "sutskever": [
         {"embedding": 10, "width": 16},
@@ -164,6 +241,7 @@ VARIANTS = {
 CASES = [
     pytest.param(name, variant, id=f"{name}-{i}")
     for name in MODELS.names()
+    if "classifies" not in MODELS.get(name).capabilities  # they write no text: test_classifier_laws.py
     for i, variant in enumerate(VARIANTS.get(name, [{}]))
 ]
 pytestmark = pytest.mark.parametrize(("name", "variant"), CASES)
@@ -355,6 +433,9 @@ def test_the_source_matters_and_so_does_its_order(name, variant):
     model = make(name, variant)
     _, target = batch(rows=1)
     one = model(pad_rows([[5, 6, 7, EOS]]), target).hidden
+    if "continues" in model.capabilities:  # there is none
+        assert torch.equal(one, model(pad_rows([[8, EOS]]), target).hidden)
+        return
     assert not torch.allclose(one, model(pad_rows([[7, 6, 5, EOS]]), target).hidden, atol=1e-4)
     assert not torch.allclose(one, model(pad_rows([[5, 6, 8, EOS]]), target).hidden, atol=1e-4)
 
@@ -450,26 +531,32 @@ def test_the_configuration_makes_a_round_trip(name, variant):
 @torch.no_grad()
 def test_search_keeps_its_laws(name, variant):
     model = make(name, variant)
-    source, _ = batch(rows=5, longest=8)
+    source, words = batch(rows=5, longest=8)
     limits = {"max_extra": 6, "max_ratio": 1.0, "ban_unknown": False, "max_repeat": 0}
     cut = {**limits, "max_ratio": 0.0, "min_length": 9}  # no text can end
+    prompts: list[list[int]] = [[]] * 5
+    if "continues" in model.capabilities:  # no source, but prompts; no text can end before it has to
+        prompts = [row[1 : 1 + i].tolist() for i, row in enumerate(words)]
+        limits, cut = {**limits, "max_length": 9}, {**cut, "max_length": 9}
     for settings in (
         SearchConfig(beam=1, **limits),
         SearchConfig(beam=4, nbest=4, **limits),
         SearchConfig(beam=2, nbest=2, **cut),
         SearchConfig(method="sample", nbest=2, **cut),
     ):
-        together = search(model, source, settings)
+        together = search(model, source, settings, prompts)
         for row, found in enumerate(together):
-            alone = search(model, source.take(torch.tensor([row])), settings)[0]
+            alone = search(model, source.take(torch.tensor([row])), settings, [prompts[row]])[0]
             assert [h.tokens for h in alone] == [h.tokens for h in found]
             assert [h.score for h in alone] == pytest.approx([h.score for h in found], abs=1e-5)
-            assert not any(h.finished for h in found) or settings.min_length == 0
+            ended = [h for h in found if h.finished and len(h.tokens) - len(prompts[row]) < settings.min_length]
+            assert not ended
+            assert "continues" in model.capabilities or settings.min_length == 0 or not any(h.finished for h in found)
             for h in found:
                 total, each = score_pairs(model, source.take(torch.tensor([row])), [h.tokens])[0]
                 expected = total if h.finished else sum(each[:-1])
                 assert h.log_prob == pytest.approx(expected, abs=1e-4)
-    greedy = search(model, source, SearchConfig(beam=1, **limits))
+    greedy = search(model, source, SearchConfig(beam=1, **limits), prompts)
     for row, found in enumerate(greedy):  # greedy is the likeliest token at every step
         tokens = [BOS, *found[0].tokens]
         hidden = model(source.take(torch.tensor([row])), torch.tensor([tokens])).hidden
@@ -478,8 +565,9 @@ def test_search_keeps_its_laws(name, variant):
         if "plans" in model.capabilities:  # as long as was planned: of that length, the likeliest
             scores[:-1, EOS] = -torch.inf
             scores[-1, EOS] = torch.inf
-        likeliest = scores.argmax(-1).tolist()
-        assert likeliest[: len(tokens) - 1] == tokens[1:]
+        likeliest, given = scores.argmax(-1).tolist(), len(prompts[row])
+        assert tokens[1 : 1 + given] == prompts[row]
+        assert likeliest[given : len(tokens) - 1] == tokens[1 + given :]
         assert not found[0].finished or likeliest[-1] == EOS
 
 

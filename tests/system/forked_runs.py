@@ -17,6 +17,7 @@ import torch.utils.tensorboard  # noqa: E402
 import regard.cli.compare  # noqa: E402
 import regard.cli.main  # noqa: E402
 import regard.comparing.child  # noqa: E402
+import regard.comparing.measure  # noqa: E402
 import regard.comparing.runner  # noqa: E402
 import regard.training.run  # noqa: E402
 
@@ -77,4 +78,5 @@ def _be_a_run(arguments: list[str], log: Path, reading: int) -> None:
 
 regard.comparing.runner.start_process = Forked
 regard.comparing.runner.GLANCE = 0.02
+regard.comparing.measure.LONG_ENOUGH = 1e-9  # one round of translating: 0 would be none
 regard.cli.main.run()

@@ -24,31 +24,31 @@ MODELS = {
     "transformer": {
         "order": "swapped",
         "model": {"width": 48, "encoder_layers": 1, "decoder_layers": 1, "heads": 1, "inner": 96, "dropout": 0.0},
-        "train": {"lr": 6e-3, "steps": 750},
+        "train": {"optimizer": "muon", "lr": 4e-3, "steps": 600},
     },
     "bahdanau": {
         "order": "reversed",
         "model": {"width": 32, "embedding": 32},
-        "train": {"lr": 6e-3, "steps": 600},
+        "train": {"lr": 1e-2, "steps": 400},
     },
     "luong": {
         "order": "reversed",
         "model": {"width": 32, "embedding": 32, "layers": 1, "dropout": 0.0},
-        "train": {"lr": 6e-3, "steps": 400},
+        "train": {"lr": 1e-2, "steps": 400},
     },
     "convs2s": {
         "order": "swapped",
         "model": {"width": 32, "embedding": 32, "layers": 2, "dropout": 0.0},
-        "train": {"lr": 6e-3, "steps": 400},
+        "train": {"lr": 1e-2, "steps": 400},
     },
     "gnmt": {
         "order": "swapped",
         "model": {"width": 32, "embedding": 32, "layers": 2, "dropout": 0.0},
-        "train": {"lr": 1e-2, "steps": 1200},
+        "train": {"lr": 3e-2, "steps": 700, "batch_tokens": 500},
     },
 }
-TRAIN = {"batch_tokens": 700, "warmup": 50, "schedule": "linear", "label_smoothing": 0.0, "save_every": 1000, "threads": 1,
-         "patience": 0, "select": "last"}  # fmt: skip
+TRAIN = {"batch_tokens": 300, "beta2": 0.95, "warmup": 20, "schedule": "cosine", "label_smoothing": 0.0, "save_every": 1000,
+         "threads": 1, "patience": 0, "select": "last"}  # fmt: skip
 
 
 def write_text(folder: Path, name: str, order: str, count: int, seed: int) -> list[Path]:

@@ -517,7 +517,7 @@ def test_evaluate_names_its_option(command: Callable, tiny_run: Path, files: Pat
 
 def test_missing_and_unknown_words(command: Callable) -> None:
     one_sentence(command("score", "--src", "x"), "--tgt", "regard score --help")
-    one_sentence(command("evaluate"), "--src", "regard evaluate --help")
+    one_sentence(command("evaluate"), "--src", "--text")
     one_sentence(command("trian"), "trian", "train", "regard --help")
     one_sentence(command("recipes", "dem"), "dem", "demo")
 

@@ -77,9 +77,9 @@ def test_the_demo_runs_through(command: Callable, tmp_path: Path, monkeypatch):
         assert part in done.out
     assert (tmp_path / "regard-demo" / "alignment.png").stat().st_size > 5000
     assert set(read_json(tmp_path / "regard-demo" / SCORES)["scores"]) == {"bleu", "chrf"}
-    from regard.cli.demo import _free_folder
+    from regard.cli.demo import free_folder
 
-    assert _free_folder(Path("regard-demo")).name == "regard-demo-2"
+    assert free_folder(Path("regard-demo")).name == "regard-demo-2"
 
 
 def test_the_demo_measures_the_machine():

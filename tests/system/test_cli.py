@@ -475,13 +475,13 @@ def test_ctrl_c_while_importing_waits_until_the_imports_are_whole() -> None:
     import os
     import signal
 
-    from regard.cli.main import _whole_imports
+    from regard.cli.imports import whole_imports
 
     before = signal.getsignal(signal.SIGINT)
     reached = []
 
     def imports() -> None:
-        with _whole_imports():
+        with whole_imports():
             os.kill(os.getpid(), signal.SIGINT)
             reached.append("the end of the imports")
 

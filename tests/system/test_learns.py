@@ -9,10 +9,14 @@ import pytest
 import regard
 from regard.core.config import build
 from regard.data.corpus import DataConfig, load_corpus
+from regard.search import SearchConfig
 from regard.training.progress import Reporter
 
-LETTERS = "abcdefghij"
+LETTERS = "abcdefgh"
 TASKS = {"copy": lambda x: x, "reverse": lambda x: x[::-1], "sort": sorted}
+TRAIN = {"optimizer": "muon", "lr": 4e-3, "beta2": 0.95, "schedule": "cosine", "label_smoothing": 0.0, "threads": 1,
+         "patience": 0, "select": "last"}  # fmt: skip
+SEARCH = SearchConfig(beam=3, stop="exact")  # stop="full" may end with a full pool of texts that are too short
 
 
 def sequences(count: int, seed: int) -> list[list[str]]:
@@ -22,7 +26,7 @@ def sequences(count: int, seed: int) -> list[list[str]]:
 
 @pytest.mark.parametrize("task", TASKS)
 def test_learns(task, tmp_path):
-    train, held_out = sequences(2500, 1), sequences(100, 2)
+    train, held_out = sequences(5000, 1), sequences(200, 2)
     seen = {" ".join(s) for s in train}
     held_out = [s for s in held_out if " ".join(s) not in seen]
     (tmp_path / "a.src").write_text("".join(" ".join(s) + "\n" for s in train))
@@ -30,10 +34,9 @@ def test_learns(task, tmp_path):
     settings = {
         "data": {"valid_size": 50, "test_size": 50, "allow": ["same-file"]},
         "tokenizer": {"kind": "word"},
-        "model": {"width": 48, "layers": 2, "heads": 4, "dropout": 0.0, "inner": 96},
-        "train": {"steps": 520, "batch_tokens": 700, "lr": 4e-3, "warmup": 50, "schedule": "linear", "label_smoothing": 0.0,
-                  "save_every": 520, "threads": 1, "patience": 0, "select": "last"},
-    }  # fmt: skip
+        "model": {"width": 64, "layers": 1, "heads": 8, "dropout": 0.0, "inner": 256},
+        "train": {**TRAIN, "steps": 280, "batch_tokens": 300, "warmup": 20, "save_every": 280},
+    }
     out = tmp_path / "run"
     regard.train(
         src=str(tmp_path / "a.src"),
@@ -42,9 +45,9 @@ def test_learns(task, tmp_path):
         settings=settings,
         report=Reporter(quiet=True),
     )
-    written = regard.load(out, device="cpu").translate([" ".join(s) for s in held_out], beam=3)
+    written = regard.load(out, device="cpu").translate([" ".join(s) for s in held_out], search=SEARCH)
     right = sum(text == " ".join(TASKS[task](s)) for text, s in zip(written, held_out, strict=True))
-    assert right / len(held_out) >= 0.95, f"{right} of {len(held_out)}"
+    assert right / len(held_out) >= 0.97, f"{right} of {len(held_out)}"
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -54,12 +57,11 @@ def test_a_small_translation_is_learnt_by_heart(tmp_path, norm):
     settings = {
         "data": {**data, "valid_size": 10, "test_size": 10},
         "tokenizer": {"size": 400},
-        "model": {"width": 48, "layers": 2, "heads": 4, "dropout": 0.0, "inner": 96, "norm": norm},
-        "train": {"steps": 250 if norm == "pre" else 400, "batch_tokens": 800, "lr": 3e-3, "warmup": 60, "schedule": "linear",
-                  "label_smoothing": 0.0, "save_every": 400, "threads": 1, "select": "last"},
-    }  # fmt: skip
+        "model": {"width": 64, "layers": 2, "heads": 4, "dropout": 0.0, "inner": 256, "norm": norm},
+        "train": {**TRAIN, "steps": 140, "batch_tokens": 400, "warmup": 10, "save_every": 140},
+    }
     regard.train(out=tmp_path / "run", settings=settings, report=Reporter(quiet=True))
     pairs = load_corpus(build(DataConfig, settings["data"], "data")).train
-    written = regard.load(tmp_path / "run", device="cpu").translate(pairs.sources)
+    written = regard.load(tmp_path / "run", device="cpu").translate(pairs.sources, search=SEARCH)
     right = sum(a == b for a, b in zip(written, pairs.targets, strict=True))
     assert right >= 0.9 * len(pairs), f"{right} of {len(pairs)}"

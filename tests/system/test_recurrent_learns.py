@@ -16,10 +16,10 @@ import pytest
 import regard
 from regard.training.progress import Reporter
 
-LETTERS = "abcdefghijkl"
+LETTERS = "abcdefgh"
 SHORT, LONG = 4, 12  # longest sequences of two tasks
-STEPS = 400
-SIZES = {"embedding": 64, "width": 64, "dropout": 0.0}
+STEPS = 500
+SIZES = {"embedding": 48, "width": 48, "dropout": 0.0}
 ATTENDING = {
     "bahdanau": {},
     "luong": {"layers": 1, "reverse": False},
@@ -45,8 +45,8 @@ def learn(folder: Path, model: dict, longest: int) -> set[str]:
         "data": {"valid_size": 20, "test_size": 20, "allow": ["same-file"]},
         "tokenizer": {"kind": "word"},
         "model": {**SIZES, **model},
-        "train": {"steps": STEPS, "save_every": STEPS, "batch_tokens": 1000, "lr": 1e-2, "warmup": 50, "schedule": "linear",
-                  "label_smoothing": 0.0, "threads": 1, "patience": 0, "select": "last"},
+        "train": {"steps": STEPS, "save_every": STEPS, "batch_tokens": 300, "lr": 1e-2, "beta2": 0.95, "warmup": 20,
+                  "schedule": "cosine", "label_smoothing": 0.0, "threads": 1, "patience": 0, "select": "last"},
     }  # fmt: skip
     files = {"src": str(folder / "a.src"), "tgt": str(folder / "a.tgt")}
     regard.train(out=folder / "run", settings=settings, report=Reporter(quiet=True), **files)
@@ -76,4 +76,4 @@ def test_one_vector_holds_short_sequences(name, tmp_path):
 @pytest.mark.parametrize("name", FIXED)
 def test_one_vector_fails_where_attention_does_not(name, tmp_path):
     seen = learn(tmp_path, {"name": name, **FIXED[name]}, LONG)
-    assert right(tmp_path, seen, 10, LONG) <= 0.4
+    assert right(tmp_path, seen, 10, LONG) <= 0.3

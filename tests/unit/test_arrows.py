@@ -9,7 +9,19 @@ import regard
 
 ROOT = Path(regard.__file__).parent
 # A part may import the parts to its right.
-ORDER = ["cli", "comparing", "training", "evaluation", "tasks", "search", "models", "data", "layers", "core"]
+ORDER = [
+    "cli",
+    "comparing",
+    "exchange",
+    "training",
+    "evaluation",
+    "tasks",
+    "search",
+    "models",
+    "data",
+    "layers",
+    "core",
+]
 FORBIDDEN = {("models", "data")}  # models know tensors, not text
 
 

@@ -17,7 +17,7 @@ from regard.core.files import whole_file
 from regard.data.reading import PairReader, open_pairs
 from regard.evaluation.aer import AlignmentScore, GoldFile
 from regard.tasks.alignment import Aligner, LinkRule, Links
-from regard.tasks.pretrained import load
+from regard.tasks.pretrained import load_translator
 from regard.tasks.symmetrising import check_method, symmetrise
 from regard.tasks.translation import Translator
 
@@ -44,9 +44,9 @@ def run_align(
     check_outputs((out,), [src, tgt, *([gold] if gold is not None else [])])
     reader = open_pairs([src, tgt], "text")
     wanted = GoldFile(gold, from_one=gold_from_one) if gold is not None else None
-    aligner = _Both(load(model, device).tagged(tag), rule)
+    aligner = _Both(load_translator(model, device).tagged(tag), rule)
     if reverse is not None:
-        aligner.add_reverse(load(reverse, device).tagged(reverse_tag), rule, method or USUAL_METHOD)
+        aligner.add_reverse(load_translator(reverse, device).tagged(reverse_tag), rule, method or USUAL_METHOD)
     _check_text(reader, wanted)
     score = AlignmentScore()
     right = iter(wanted or ())

@@ -63,9 +63,9 @@ def check(
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the report as a page for a browser.")] = None,
 ) -> None:
     """Look for damage: lines out of step, broken encoding, copies, leaks and more. The exit code is 1 for damage."""
-    from regard.cli.main import _whole_imports
+    from regard.cli.imports import whole_imports
 
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.check import run_check
 
     damaged = run_check(files, format, columns, (src_lang, tgt_lang), valid or (), test or (), allow or (), json, html)
@@ -86,9 +86,9 @@ def stats(
     ] = None,
 ) -> None:
     """Count pairs, words and vocabulary, and show how long the lines are. Judges nothing."""
-    from regard.cli.main import _whole_imports
+    from regard.cli.imports import whole_imports
 
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.check import run_stats
 
     run_stats(files, format, columns, json, plot)
@@ -117,9 +117,9 @@ def clean(
     mends: Annotated[bool, typer.Option(help="Mend lines where it is certain (encoding, spaces).")] = True,
 ) -> None:
     """Write a repaired and filtered copy, the list of what was dropped and why, and a report. Never in place."""
-    from regard.cli.main import _whole_imports
+    from regard.cli.imports import whole_imports
 
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.clean import run_clean
 
     run_clean(files, out, format, columns, (src_lang, tgt_lang), valid or (), test or (), keep or (), drop or (), mends)
@@ -162,9 +162,9 @@ def prepare(
     allow: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Do not refuse for this finding.")] = None,
 ) -> None:
     """Check and tokenise a large text beforehand, once for all runs on it."""
-    from regard.cli.main import _whole_imports
+    from regard.cli.imports import whole_imports
 
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.prepare import run_prepare
 
     words = recipe or []

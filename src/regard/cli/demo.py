@@ -20,7 +20,7 @@ from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.plots import alignment_text, draw_alignment, merge_to_words, save_figure
 from regard.models.base import build_model
 from regard.tasks.lines import Translation
-from regard.tasks.pretrained import load
+from regard.tasks.pretrained import load_translator
 from regard.tasks.translation import Translator
 from regard.training.config import RunConfig, build_run_config, read_recipe
 from regard.training.optim import Optimizer
@@ -45,7 +45,7 @@ def run_demo(out: Path, seconds: int) -> None:
     console.print(f"({time.monotonic() - began:.1f} s)\n")
 
     console.rule("2. A small Transformer, trained here from nothing", align="left")
-    folder = _free_folder(out)
+    folder = free_folder(out)
     config = build_run_config(read_recipe(RECIPE))
     steps = _affordable_steps(config, seconds)
     console.print(f"{steps:,} steps fit into about {seconds} seconds on this machine.", markup=False)
@@ -84,7 +84,7 @@ def run_demo(out: Path, seconds: int) -> None:
 
 
 def _show_bundled(console: Console) -> None:
-    translator = load()
+    translator = load_translator()
     found = [many[0] for many in translator.hypotheses(SENTENCES, attention=True)]
     for source, translation in zip(SENTENCES, found, strict=True):
         console.print(f"  {source}\n    {translation.text}\n", markup=False)
@@ -102,7 +102,7 @@ def _words(translation: Translation) -> tuple[np.ndarray, list[str], list[str]]:
     return merge_to_words(weights, [*translation.source_tokens, end], [*translation.tokens, end][: len(weights)])
 
 
-def _free_folder(out: Path) -> Path:
+def free_folder(out: Path) -> Path:
     """The folder asked for, or the next free name beside it: a demo never touches an earlier one."""
     candidate, number = out, 2
     while candidate.exists() and (not candidate.is_dir() or any(candidate.iterdir())):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.cli.data import app as data_app
+from regard.cli.exchange_verbs import add_exchange_verbs
+from regard.cli.imports import whole_imports
+from regard.cli.text_verbs import add_text_verbs
 
 app = typer.Typer(
     name="regard",
@@ -38,33 +38,27 @@ TagOption = Annotated[str, typer.Option(help="What kind of text it is, for model
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
 
 
-@contextlib.contextmanager
-def _whole_imports() -> Iterator[None]:
-    """Ctrl-C waits until the imports are done: some libraries swallow it half-way and are broken from then on."""
-    received: list[int] = []
-    try:
-        before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
-    except ValueError:  # not in the main thread: signals are not ours
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if received:
-        raise KeyboardInterrupt
-
-
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("regard-demo"),
-    seconds: Annotated[int, typer.Option(help="How long to train.", min=5, max=3600)] = 170,
+    seconds: Annotated[int, typer.Option(help="How long to train. Default: 170, or 140 for lm.", max=3600)] = 0,
+    task: Annotated[str, typer.Option(help="translate, or lm: a language model.")] = "translate",
 ) -> None:
-    """Translate with the bundled model, then train a small Transformer from nothing, score it and show its work."""
-    with _whole_imports():
-        from regard.cli.demo import run_demo
+    """Translate with the bundled model, then train a small Transformer from nothing, score it and show its work.
 
-    run_demo(out, seconds)
+    With --task lm: train a small GPT on the bundled Shakespeare, and let it write.
+    """
+    with whole_imports():
+        from regard.core.errors import ConfigError
+
+        if task == "translate":
+            from regard.cli.demo import run_demo
+        elif task == "lm":
+            from regard.cli.demo_text import run_text_demo as run_demo
+        else:
+            raise ConfigError("--task", f"there is no demo of {task!r}", "Use translate or lm")
+
+    run_demo(out, seconds or (170 if task == "translate" else 140))
 
 
 @app.command()
@@ -84,6 +78,9 @@ def train(
             help="Instead: one file with both sides (.tsv, .csv, .jsonl, .tmx, .parquet; - is standard input)."
         ),
     ] = "",
+    text: Annotated[
+        str, typer.Option(help="For a language model: plain text, one document per line, or a folder of files.")
+    ] = "",
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
     ] = None,
@@ -98,10 +95,10 @@ def train(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,
 ) -> None:
-    """Train a model: from a recipe, or from two aligned text files."""
+    """Train a model: from a recipe, from two aligned text files, or (a language model) from plain text."""
     import shlex
 
-    with _whole_imports():
+    with whole_imports():
         from regard.core.errors import ConfigError
         from regard.core.files import quoted
         from regard.training.progress import Reporter
@@ -112,7 +109,7 @@ def train(
     names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     report = Reporter(quiet)
     if resume is not None:
-        if words or src or tgt or pairs or allow or start_from is not None or out is not None:
+        if words or src or tgt or pairs or text or allow or start_from is not None or out is not None:
             raise ConfigError(
                 "--resume",
                 "a run goes on with the settings it began with",
@@ -131,6 +128,7 @@ def train(
             src=src,
             tgt=tgt,
             pairs=pairs,
+            text=text,
             settings=settings,
             allow=allow or (),
             start_from=start_from,
@@ -142,7 +140,20 @@ def train(
         when = f"and saved at step {steps}" if steps else "before the first step"
         typer.echo(f"Stopped {when}. Go on with: regard train --resume {quoted(result.folder)}", err=True)
         raise typer.Exit(128 + result.interrupted)
-    report.say(f'Done: {result.folder}. Translate with: regard translate --model {quoted(result.folder)} "..."')
+    report.say(f"Done: {result.folder}. {_what_next(result.folder)}")
+
+
+def _what_next(folder: Path) -> str:
+    from regard.core.files import quoted
+    from regard.models.base import MODELS
+    from regard.tasks.folder import read_config
+
+    capabilities = MODELS.get(str(read_config(folder)["model"]["name"])).capabilities
+    if "continues" in capabilities:
+        return f'Let it write with: regard generate --model {quoted(folder)} --prompt "..."'
+    if "classifies" in capabilities:
+        return f'Classify with: regard classify --model {quoted(folder)} "..."'
+    return f'Translate with: regard translate --model {quoted(folder)} "..."'
 
 
 @app.command()
@@ -182,7 +193,7 @@ def translate(
     device: DeviceOption = "auto",
 ) -> None:
     """Translate text: arguments, or standard input line by line."""
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.translate import run_translate
 
     changes = {
@@ -247,7 +258,7 @@ def align(
     device: DeviceOption = "auto",
 ) -> None:
     """Which words of given translations belong together, by attention: 0-0 1-2 ... (source-target), one line per pair."""
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.align import run_align
         from regard.tasks.alignment import LinkRule
 
@@ -257,8 +268,22 @@ def align(
 
 @app.command()
 def evaluate(
-    src: Annotated[Path, typer.Option(help="Source text.")],
-    ref: Annotated[Path, typer.Option(help="Reference translations.")],
+    src: Annotated[Path | None, typer.Option(help="Source text.")] = None,
+    ref: Annotated[Path | None, typer.Option(help="Reference translations.")] = None,
+    text: Annotated[
+        list[Path] | None, typer.Option(help="For a language model, instead: plain text, a file or a folder of files.")
+    ] = None,
+    documents: Annotated[
+        str, typer.Option(help="With --text, what one document is: line, file or blank (up to an empty line).")
+    ] = "auto",
+    trigram: Annotated[
+        float | None,
+        typer.Option(
+            metavar="WEIGHT", help="With --text: mix the model, with this weight, with a trigram of its training text."
+        ),
+    ] = None,
+    context: Annotated[int | None, typer.Option(help="With --text: tokens of a window that is read at once.")] = None,
+    stride: Annotated[int | None, typer.Option(help="With --text: tokens from one window to the next.")] = None,
     model: Annotated[
         Path | None,
         typer.Option(
@@ -281,10 +306,25 @@ def evaluate(
     tag: TagOption = "",
     device: DeviceOption = "auto",
 ) -> None:
-    """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?"""
-    with _whole_imports():
-        from regard.cli.evaluate import run_evaluate
+    """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?
 
+    With --text: the perplexity of a language model, per token, word and byte.
+    """
+    with whole_imports():
+        from regard.cli.evaluate import run_evaluate
+        from regard.cli.evaluate_text import run_evaluate_text
+        from regard.core.errors import ConfigError
+
+    if text:
+        if src or ref or against or beam or tag or plot or out or tokenized or lowercase:
+            what = "it goes with --model, --documents, --context, --stride, --trigram, --json and --device only"
+            raise ConfigError("--text", what, "Leave the others out")
+        run_evaluate_text(text, model, documents, context, stride, as_json, device, trigram)
+        return
+    if src is None or ref is None:
+        raise ConfigError("evaluate", "there is nothing to evaluate on", "Give --src and --ref, or --text")
+    if context is not None or stride is not None or trigram is not None or documents != "auto":
+        raise ConfigError("evaluate", "--context, --stride, --trigram and --documents go with --text", "Leave them out")
     run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)
 
 
@@ -336,7 +376,7 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings, errors and the result.")] = False,
 ) -> None:
     """Train several models on the same text with the same budget: which is better, by how much, and at what cost?"""
-    with _whole_imports():
+    with whole_imports():
         from regard.cli.compare import run_compare
 
     options = {
@@ -390,6 +430,10 @@ def _main(
     ] = False,
 ) -> None:
     pass
+
+
+add_text_verbs(app)
+add_exchange_verbs(app)
 
 
 def run() -> None:

@@ -74,7 +74,7 @@ def run_show(folder: Path | None) -> None:
         "model": _section(config, "model"),
         "vocabulary": _section(config, "vocabulary"),
         "weights": _weights(folder),
-        "data": {**_section(data, "pairs"), "fingerprint": data.get("fingerprint", "")},
+        "data": {**_section(data, "pairs"), **_section(data, "documents"), "fingerprint": data.get("fingerprint", "")},
         **_scores(scores),
         "training": _section(run, "summary"),
         "versions": _section(run, "versions"),

@@ -22,7 +22,7 @@ from regard.data.reading.lines import decoded, refuse_other_encodings
 from regard.search.config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.folder import RUN
 from regard.tasks.lines import Translation
-from regard.tasks.pretrained import load
+from regard.tasks.pretrained import load_translator
 from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
 
 PATIENCE_SECONDS = 0.05
@@ -44,7 +44,7 @@ def run_translate(
     as_json: bool,
     device: str,
 ) -> None:
-    translator = load(model, device).tagged(tag)
+    translator = load_translator(model, device).tagged(tag)
     settings = _settings(translator, changes)
     if translator.folder is not None and (translator.folder / RUN).is_file():
         status = read_json(translator.folder / RUN)
@@ -192,7 +192,7 @@ def as_they_come(lines: Iterator[str]) -> Iterator[str | None]:
 
 def run_score(src: Path, tgt: Path, model: Path | None, tag: str, as_json: bool, device: str) -> None:
     pairs = read_pairs(src, tgt)
-    for result in load(model, device).tagged(tag).score(pairs.sources, pairs.targets):
+    for result in load_translator(model, device).tagged(tag).score(pairs.sources, pairs.targets):
         if as_json:
             print(json.dumps(result.to_plain(), ensure_ascii=False))
         else:

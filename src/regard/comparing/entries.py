@@ -13,7 +13,7 @@ from regard.core import config as configuration
 from regard.core.errors import ConfigError
 from regard.models.base import MODELS
 from regard.training.config import build_run_config, read_recipe, recipe_names
-from regard.training.model_section import config_class, settings_of
+from regard.training.model_section import DEFAULT, config_class, settings_of
 from regard.training.sizes import heads_for, usual_rate
 
 SAME_FOR_ALL = ("data", "tokenizer", "augment")
@@ -107,6 +107,9 @@ def _of_model(name: str, recipe: str, common: Mapping[str, Any], given: Mapping[
         called, values = _called(name), _with_recipe(name, common)
     else:
         raise _unknown(name)
+    if values["model"].get("name", DEFAULT) not in translators():
+        what = f"{values['model']['name']} does not translate, and translators are what is compared"
+        raise ConfigError(f"--models {name}" if name != recipe else recipe, what, f"Models: {', '.join(translators())}")
     model = {key: value for key, value in given.get("model", {}).items() if key != "name"}
     values = configuration.merge(values, {**given, "model": model})
     values = checked(called, values)
@@ -115,15 +118,19 @@ def _of_model(name: str, recipe: str, common: Mapping[str, Any], given: Mapping[
     return settled(draft)
 
 
+def translators() -> list[str]:
+    return [name for name in MODELS.names() if "translates" in MODELS.get(name).capabilities]
+
+
 def _called(name: str) -> str:
     """The entry's name for one that was typed: a recipe's without its folder."""
     return Path(name).stem if name.endswith(".toml") else name
 
 
 def _unknown(name: str) -> ConfigError:
-    known = [*MODELS.names(), *recipe_names()]
+    known = [*translators(), *recipe_names()]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    advice = f"Perhaps you mean {near[0]}" if near else f"Models: {', '.join(MODELS.names())}; or give a recipe"
+    advice = f"Perhaps you mean {near[0]}" if near else f"Models: {', '.join(translators())}; or give a recipe"
     return ConfigError(f"--models {name}", "there is no model and no recipe of that name", advice)
 
 

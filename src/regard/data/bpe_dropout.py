@@ -30,7 +30,14 @@ class BpeDropout:
     """Cuts rows of tokens anew, skipping merges. It has no state: rows, p and keys say what comes out."""
 
     def __init__(self, tokenizer: Tokenizer):
-        model = json.loads(tokenizer.to_json())["model"]
+        about = json.loads(tokenizer.to_json())
+        model = about["model"]
+        if (about["pre_tokenizer"] or {}).get("type") == "ByteLevel" and model.get("merges"):
+            raise ConfigError(
+                "setting augment.bpe_dropout",
+                "it works on characters, and this tokenizer merges bytes",
+                "Set tokenizer.kind=bpe, or augment.bpe_dropout=0",
+            )
         if model["type"] != "BPE" or not model["merges"]:
             raise ConfigError(
                 "setting augment.bpe_dropout",

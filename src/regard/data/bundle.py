@@ -9,24 +9,28 @@ from pathlib import Path
 from regard.core.errors import DataError
 
 PREFIX = "bundled:"
-SUFFIX = ".tsv.xz"
+PAIRS = ".tsv.xz"  # sentence pairs
+TEXT = ".txt.xz"  # plain text
+KINDS = (PAIRS, TEXT)
 
 
-def bundled_names() -> list[str]:
-    """The names of all bundled corpora."""
-    return sorted(path.name.removesuffix(SUFFIX) for path in _folder().glob(f"*{SUFFIX}"))
+def bundled_names(kinds: tuple[str, ...] = KINDS) -> list[str]:
+    """The names of all bundled corpora, or of those of one kind."""
+    return sorted(path.name.removesuffix(kind) for kind in kinds for path in _folder().glob(f"*{kind}"))
 
 
-def bundled_path(name: str) -> Path:
+def bundled_path(name: str, kinds: tuple[str, ...] = KINDS) -> Path:
     """The file of a bundled corpus; `tatoeba-en-de` and `bundled:tatoeba-en-de` name the same one."""
     wanted = name.removeprefix(PREFIX)
-    known = bundled_names()
-    if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1)
-        listed = ", ".join(known)
-        todo = f"Did you mean {PREFIX}{near[0]}? Known: {listed}" if near else f"Known: {listed}"
-        raise DataError(f"{PREFIX}{wanted}", "no corpus of this name is bundled", todo)
-    return _folder() / f"{wanted}{SUFFIX}"
+    for kind in kinds:
+        if wanted in bundled_names((kind,)):
+            return _folder() / f"{wanted}{kind}"
+    known = bundled_names(kinds)
+    near = difflib.get_close_matches(wanted, known, n=1)
+    listed = ", ".join(known)
+    todo = f"Did you mean {PREFIX}{near[0]}? Known: {listed}" if near else f"Known: {listed}"
+    what = "no plain text of this name is bundled" if kinds == (TEXT,) else "no corpus of this name is bundled"
+    raise DataError(f"{PREFIX}{wanted}", what, todo)
 
 
 def _folder() -> Path:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from regard.data.survey import FileStream, FilterConfig, Survey, Text, sample_ma
 
 IN_MEMORY = 64 << 20  # bytes of text
 PACKED = (".gz", ".xz", ".zst", ".parquet")  # about a quarter of what they hold
+_SIDES = tuple(f"{part}{side}" for part in ("", "valid_", "test_") for side in ("src", "tgt", "pairs"))
+_OF_PAIRS = {*_SIDES, "corpora", "format", "columns", "tag", "valid_size", "test_size", "split_by", "max_pairs"}
+_OF_PAIRS |= {field_.name for field_ in dataclasses.fields(FilterConfig)}
+_OF_TEXT = {"text", "valid_text", "test_text", "documents", "valid_part", "test_part"}
 _TAG = re.compile(r"<[^\s<>]{1,60}>")  # no piece of text looks like this: punctuation is always a piece of its own
 
 
@@ -56,13 +60,24 @@ class DataConfig(FilterConfig):
     format: str = "auto"  # by the file's ending, or: text, tsv, csv, jsonl, tmx, parquet, datasets
     columns: tuple[str | int, ...] = ()  # source and target: names, or numbers from 0 (TMX: languages)
     corpora: tuple[CorpusConfig, ...] = ()  # instead of one text: several, each with its weight, tag and filters
+    text: str = ""  # for language models, instead of pairs: a file, or a folder of files
+    valid_text: str = ""
+    test_text: str = ""
+    documents: Literal["auto", "line", "file", "blank"] = "auto"  # auto: each file of a folder, each line of a file
+    valid_part: float = 0.05  # of `text`, held out where no file is given; of a single document, its end
+    test_part: float = 0.05  # likewise
+    labelled: str = ""  # for classifiers, instead of pairs: a file of lines, label, tab, text (and a second text)
+    valid_labelled: str = ""
+    test_labelled: str = ""
     valid_src: str = ""
     valid_tgt: str = ""
     valid_pairs: str = ""
     test_src: str = ""
     test_tgt: str = ""
     test_pairs: str = ""
-    valid_size: int = 0  # pairs to hold out where no files are given; 0 chooses from the corpus size, -1 holds out none
+    valid_size: int = (
+        0  # pairs or texts to hold out where no files are given; 0 chooses from the corpus size, -1 holds out none
+    )
     test_size: int = 0  # likewise
     split_by: SplitBy = "source"
     split_seed: int = 1
@@ -92,6 +107,39 @@ class DataConfig(FilterConfig):
                 raise ConfigError(f"setting {where}.max_pairs", f"it is negative ({corpus.max_pairs})", "Use 0 or more")
         if self.corpora:
             self._check_beside_corpora()
+        for name in ("valid_part", "test_part"):
+            if not 0 <= getattr(self, name) <= 0.5:
+                raise ConfigError(
+                    f"setting data.{name}", f"it is {getattr(self, name)}", "Use a part of the text, from 0 to 0.5"
+                )
+        if self.labelled or self.valid_labelled or self.test_labelled:
+            self._check_beside_labelled()
+        elif self.text or self.valid_text or self.test_text:
+            self._check_beside_text()
+
+    def _check_beside_labelled(self) -> None:
+        """Refuses other text beside labelled text, and settings about it, which would silently not hold."""
+        given = next(name for name in ("labelled", "valid_labelled", "test_labelled") if getattr(self, name))
+        foreign = _OF_PAIRS - {"valid_size", "test_size"} | _OF_TEXT
+        for field_ in dataclasses.fields(self):
+            if field_.name in foreign and getattr(self, field_.name) != field_.default:
+                kind = "plain text" if field_.name in _OF_TEXT else "sentence pairs"
+                todo = {"valid_part": "Set data.valid_size", "test_part": "Set data.test_size"}.get(
+                    field_.name, "Leave it out"
+                )
+                what = f"it is about {kind}, and data.{given} is labelled text"
+                raise ConfigError(f"setting data.{field_.name}", what, todo)
+
+    def _check_beside_text(self) -> None:
+        """Refuses files of pairs beside plain text, and settings about pairs, which would silently not hold."""
+        given = next(name for name in ("text", "valid_text", "test_text") if getattr(self, name))
+        for field_ in dataclasses.fields(self):
+            name = field_.name
+            if name in _OF_PAIRS and getattr(self, name) != field_.default:
+                size = name.removesuffix("_size")
+                what = f"it is about sentence pairs, and data.{given} is plain text"
+                todo = f"Set data.{size}_part" if size != name else "Leave it out"
+                raise ConfigError(f"setting data.{name}", what, f"{todo}, or give pairs and no data.{given}")
 
     def _check_beside_corpora(self) -> None:
         """Refuses settings of a single text that would silently not hold for several."""

@@ -1,60 +1,38 @@
 """Tokenizers: raw text to token ids and back, trained on the corpus and kept in one JSON file.
 
 Spaces are part of the tokens ("▁"), so that decoding gives the text back as it was, up to the normalisation: the chosen
-Unicode form, the chosen case, and runs of white space as one space. Byte tokenizers change nothing but the case.
-Text that looks like a special token ("</s>") is text.
+Unicode form, the chosen case, and runs of white space as one space. Tokenizers of bytes change nothing but the case.
+Text that looks like a special token ("</s>") is text; only `space` reads a word "<unk>" as UNK, and writes it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import tokenizers as hf
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from regard.core.errors import ConfigError, TokenizerError
+from regard.core.errors import TokenizerError
 from regard.core.files import write_bytes
 from regard.core.types import SPECIALS, UNK
+from regard.data.gpt2_tokens import gpt2_json
+from regard.data.long_texts import parts_of
 from regard.data.split import Pairs, PairStream
-from regard.data.unigram import train_unigram
+from regard.data.tokenizer_training import SPACE, TokenizerConfig, trained
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 MAX_JSON_CHARACTERS = 64 << 20
-PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
-SPACE = "▁"
 MOST_WORDS = 300_000  # whose tokens are remembered
 _ODD_SPACE = re.compile("[\x1c-\x1f]")  # space to Python's split, text to the tokenizer
+_AT_ONCE = 16  # parts of a long text
 _RETRAIN = "Restore the file from a copy, or train again"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenizerConfig:
-    """What the tokens are."""
-
-    kind: Literal["bpe", "unigram", "word", "char", "byte"] = "bpe"
-    size: int = 8000  # at most so many tokens; char and byte take what they need
-    joint: bool = True  # one vocabulary for both languages
-    lowercase: bool = False
-    normalize: Literal["nfc", "nfkc", "none"] = "nfc"  # bytes are never normalised
-    min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
-    split_digits: bool = True
-    lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
-
-    def __post_init__(self) -> None:
-        if self.size <= 2 * len(SPECIALS):
-            raise ConfigError("setting tokenizer.size", f"{self.size} tokens are too few", "Use at least 100")
-        if self.min_count < 1:
-            raise ConfigError("setting tokenizer.min_count", f"it is {self.min_count}", "Use 1 or more")
-        if self.lines < 0:
-            raise ConfigError("setting tokenizer.lines", f"it is {self.lines}", "Use 0 or more")
 
 
 class Tokenizer:
@@ -71,8 +49,10 @@ class Tokenizer:
         self.tags: dict[str, int] = {
             token.content: i for i, token in sorted(known.items()) if i > UNK and token.special
         }
-        self._unwritten = {*range(UNK + 1), *self.tags.values()}
-        self._word_by_word = _cuts_at_spaces(inner)
+        about = json.loads(inner.to_str())
+        self._unwritten = {*range(UNK if _writes_unknown(about) else UNK + 1), *self.tags.values()}
+        self._word_by_word = _cuts_at_spaces(about)
+        self._between = self._tokens_between_parts(about)
         self._words: dict[str, list[int]] = {}  # the tokens of words met in long texts
         self.fingerprint: str = hashlib.sha256(text.encode()).hexdigest()
 
@@ -82,15 +62,7 @@ class Tokenizer:
 
         The text is gone through twice: give a list, or what can be gone through again.
         """
-        inner = _untrained(config)
-        words = _count_words(texts, inner) if config.kind != "byte" else Counter()
-        if not words and config.kind != "byte":
-            raise TokenizerError("tokenizer", "there is no text to train it on", "Give a corpus that is not empty")
-        if config.kind == "bpe":
-            _train_bpe(inner, texts, words, config, tags)
-        else:
-            inner.model = _model(words, config, tags)
-        inner.add_special_tokens([*SPECIALS, *tags])
+        inner = trained(texts, config, tags)
         # The trained tokenizer is the one that its JSON gives, so that training and loading cannot differ.
         return cls.from_json(inner.to_str(), "the trained tokenizer")
 
@@ -133,6 +105,33 @@ class Tokenizer:
         new = list({word for line in lines for word in line}.difference(known))
         known.update(zip(new, self.encode(new), strict=True))
         return [[i for word in line for i in known[word]] for line in lines]
+
+    def encode_long(self, text: str) -> Iterator[list[int]]:
+        """What `encode` gives for a text of any length, a part at a time, so that memory is bounded.
+
+        A tokenizer that regard has not made gets the text as a whole: nothing is known of where it may be cut.
+        """
+        if self._between is None:
+            yield from self.encode([text])
+            return
+        parts, begun = parts_of(text), False
+        while several := list(itertools.islice(parts, _AT_ONCE)):
+            for ids in self.encode_many(several):
+                yield self._between + ids if begun and ids else ids
+                begun = begun or bool(ids)
+
+    def _tokens_between_parts(self, about: dict[str, Any]) -> list[int] | None:
+        """What stands between the tokens of two parts of a text: nothing, or the space; None: it cannot be cut."""
+        if self._word_by_word:
+            return []
+        cuts, merges = about.get("pre_tokenizer") or {}, (about.get("model") or {}).get("merges")
+        if cuts.get("type") == "ByteLevel" and not cuts.get("add_prefix_space") and _only(about, {"Lowercase"}):
+            # GPT-2's expression too cuts between a word and the space after it.
+            return [] if cuts.get("use_regex") or not merges else None
+        if cuts.get("type") == "Metaspace" and cuts.get("prepend_scheme") == "never" and _joins_spaces(about):
+            space = self._inner.token_to_id(SPACE)
+            return None if merges or space is None else [space]
+        return None
 
     def forget_words(self) -> None:
         """Gives back the memory of the words that `encode_many` has met."""
@@ -193,6 +192,13 @@ class TokenizerPair:
         source = Tokenizer.train(_Lines(part, ("sources",)), config, tags)
         return cls(source, Tokenizer.train(_Lines(part, ("targets",)), config), False)
 
+    @classmethod
+    def train_on_text(cls, documents: Sequence[str], config: TokenizerConfig) -> Self:
+        """One tokenizer for a text without a source, in both places. At most `config.lines` documents are looked at."""
+        step = -(-len(documents) // config.lines) if config.lines else 1
+        one = Tokenizer.train(_Parts(documents, max(1, step)), config)
+        return cls(one, one, True)
+
     def save(self, folder: Path) -> None:
         """Writes `tokenizer.json`, or one file for each side where they differ."""
         for name, tokenizer in self._files():
@@ -226,20 +232,54 @@ class _Lines:
                 yield from getattr(chunk, side)
 
 
-def _cuts_at_spaces(inner: hf.Tokenizer) -> bool:
+class _Parts:
+    """Every so-manieth document, long ones in parts."""
+
+    def __init__(self, documents: Sequence[str], step: int):
+        self._documents, self._step = documents, step
+
+    def __iter__(self) -> Iterator[str]:
+        for i in range(0, len(self._documents), self._step):
+            yield from parts_of(self._documents[i])
+
+
+def gpt2_tokenizer(encoder_json: Path, vocab_bpe: Path) -> Tokenizer:
+    """GPT-2's own tokenizer from its two files: its token i is i + 4, and <|endoftext|> is left out."""
+    return Tokenizer.from_json(gpt2_json(encoder_json, vocab_bpe), encoder_json)
+
+
+def _cuts_at_spaces(about: dict[str, Any]) -> bool:
     """Whether a text's tokens are those of its words, one after the other: regard's own subwords and words."""
-    value = json.loads(inner.to_str())
-    cuts, model = value.get("pre_tokenizer") or {}, value.get("model") or {}
+    cuts = about.get("pre_tokenizer") or {}
     first = (cuts.get("pretokenizers") or [{}])[0]
-    known = {"NFC", "NFKC", "Replace", "Strip", "Lowercase"}
-    steps = (value.get("normalizer") or {}).get("normalizers") or [{}]
-    return (
-        {name: first.get(name) for name in ("type", "prepend_scheme", "split")}
-        == {"type": "Metaspace", "prepend_scheme": "always", "split": True}
-        and {step.get("type") for step in steps} <= known
-        and not value.get("post_processor")
-        and model.get("dropout") is None
-    )
+    return _joins_spaces(about) and {name: first.get(name) for name in ("type", "prepend_scheme", "split")} == {
+        "type": "Metaspace",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+
+
+def _joins_spaces(about: dict[str, Any]) -> bool:
+    """Whether runs of white space become one space, or none at the ends of a text, as regard's own tokenizers do it."""
+    own = {"Replace", "Strip"}
+    return own <= _steps(about) and _only(about, {*own, "NFC", "NFKC", "Lowercase"})
+
+
+def _only(about: dict[str, Any], steps: set[str]) -> bool:
+    """Whether nothing but these steps is done to a text before it is cut, and nothing afterwards."""
+    dropout = (about.get("model") or {}).get("dropout")
+    return _steps(about) <= steps and not about.get("post_processor") and dropout is None
+
+
+def _steps(about: dict[str, Any]) -> set[str]:
+    normalizer = about.get("normalizer")
+    return {step["type"] for step in normalizer.get("normalizers", [normalizer])} if normalizer else set()
+
+
+def _writes_unknown(about: dict[str, Any]) -> bool:
+    """Whether "<unk>" is a word that decoding writes: where words are what stands between white space."""
+    steps = (about.get("decoder") or {}).get("decoders") or [{}]
+    return steps[0].get("type") == "Replace" and steps[0].get("content") == SPACE + SPECIALS[UNK]
 
 
 def _read(path: Path) -> Tokenizer:
@@ -256,95 +296,4 @@ def _read(path: Path) -> Tokenizer:
     return Tokenizer.from_json(text, path)
 
 
-def _untrained(config: TokenizerConfig) -> hf.Tokenizer:
-    """A tokenizer with everything but its vocabulary."""
-    inner = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK]))
-    steps: list[normalizers.Normalizer] = []
-    if config.kind != "byte":
-        steps += {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}[config.normalize]
-        # A literal "▁" would turn into a space.
-        steps += [normalizers.Replace(SPACE, "_"), normalizers.Replace(hf.Regex(r"\s+"), " ")]
-        steps += [normalizers.Strip()]
-    if config.lowercase:
-        steps.append(normalizers.Lowercase())
-    if steps:
-        inner.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
-    if config.kind == "byte":
-        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)  # type: ignore[assignment]
-        inner.decoder = decoders.ByteLevel()  # type: ignore[assignment]
-    elif config.kind == "char":
-        inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "never", split=True)  # type: ignore[assignment]
-        inner.decoder = decoders.Metaspace(SPACE, "never", split=True)  # type: ignore[assignment]
-    else:
-        # Punctuation stands alone, so that no piece joins a word with its comma, nor spells a special token.
-        # The space before it goes with it: text that is tokenised already (" ,") does not get twice the pieces.
-        punctuation = pre_tokenizers.Split(Regex(PUNCTUATION), "isolated")
-        cuts: list[Any] = [pre_tokenizers.Metaspace(SPACE, "always", split=True), punctuation]
-        cuts += [pre_tokenizers.Digits(individual_digits=True)] if config.split_digits else []
-        inner.pre_tokenizer = pre_tokenizers.Sequence(cuts)  # type: ignore[assignment]
-        inner.decoder = decoders.Metaspace(SPACE, "always", split=True)  # type: ignore[assignment]
-    return inner
-
-
-def _count_words(texts: Iterable[str], inner: hf.Tokenizer) -> Counter[str]:
-    """How often each unit between the pre-tokenizer's cuts occurs."""
-    written: Counter[str] = Counter()
-    for text in texts:
-        written.update(text.split())
-    words: Counter[str] = Counter()
-    for word, count in written.items():
-        normal = inner.normalizer.normalize_str(word) if inner.normalizer else word
-        for unit, _ in inner.pre_tokenizer.pre_tokenize_str(normal):
-            words[unit] += count
-    return words
-
-
-def _alphabet(words: Mapping[str, int], most: int) -> list[str]:
-    """The most frequent characters, in the order of their code points."""
-    counts: Counter[str] = Counter()
-    for word, count in words.items():
-        for character in word:
-            counts[character] += count
-    return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:most])
-
-
-def _train_bpe(
-    inner: hf.Tokenizer, texts: Iterable[str], words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]
-) -> None:
-    # The trainer's own choice of an alphabet breaks ties by the order of a hash table: give it a fixed one.
-    alphabet = _alphabet(words, config.size - len(SPECIALS) - len(tags))
-    trainer = trainers.BpeTrainer(
-        vocab_size=config.size,
-        min_frequency=config.min_count,
-        special_tokens=[*SPECIALS, *tags],
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
-    inner.train_from_iterator(texts, trainer)
-
-
-def _model(words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]) -> models.Model:
-    """The model of every kind but BPE."""
-    unknown = SPECIALS[UNK]
-    specials = [*SPECIALS, *tags]
-    if config.kind == "unigram":
-        pieces = train_unigram(words, config.size - len(specials))
-        return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
-    if config.kind == "word":
-        frequent = [word for word, count in words.items() if count >= config.min_count]
-        frequent.sort(key=lambda word: (-words[word], word))
-        return models.WordLevel(_numbered([*specials, *frequent[: config.size - len(specials)]]), unk_token=unknown)
-    units = _byte_names() if config.kind == "byte" else sorted({SPACE, *_alphabet(words, 1 << 24)})
-    return models.BPE(_numbered([*specials, *units]), [], unk_token=unknown)
-
-
-def _numbered(tokens: Sequence[str]) -> dict[str, int]:
-    return {token: i for i, token in enumerate(tokens)}
-
-
-def _byte_names() -> list[str]:
-    """The printable character by which Hugging Face writes each byte: itself, or the next one free from 256 on."""
-    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = [byte for byte in range(256) if byte not in printable]
-    return [chr(byte) if byte in printable else chr(256 + others.index(byte)) for byte in range(256)]
+__all__ = ["SPACE", "Tokenizer", "TokenizerConfig", "TokenizerPair", "gpt2_tokenizer"]

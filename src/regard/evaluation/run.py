@@ -15,7 +15,7 @@ from regard.evaluation.lengths import LengthBin, by_source_length
 from regard.evaluation.metrics import Flavour, Score, corpus_scores, perplexity
 from regard.evaluation.significance import PairedResult, paired_tests
 from regard.tasks.folder import read_config
-from regard.tasks.pretrained import find_model, load
+from regard.tasks.pretrained import find_model, load_translator
 from regard.tasks.translation import Translator
 
 
@@ -103,7 +103,7 @@ def _check_system(place: str | Path | None, lines: int) -> str:
 
 
 def _knows(place: str | Path, tag: str) -> bool:
-    return not Path(place).is_file() and tag in load(place).tokenizers.source.tags
+    return not Path(place).is_file() and tag in load_translator(place).tokenizers.source.tags
 
 
 def _system(
@@ -119,7 +119,7 @@ def _system(
         written = read_lines(place)
         name, loss, seconds = str(place), None, None
     else:
-        translator = load(place, device).tagged(tag)
+        translator = load_translator(place, device).tagged(tag)
         began = time.monotonic()
         written = translator.translate(sources, beam=beam)
         seconds = time.monotonic() - began

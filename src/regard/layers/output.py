@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from regard.core.types import PAD
 # Logits in flight at once: small enough for a CPU's caches, large enough to fill a GPU.
 CHUNK_ELEMENTS = {"cpu": 1 << 21}
 CHUNK_ELEMENTS_ELSEWHERE = 1 << 27
+SILENCE = -1e4  # added to a logit; float16 knows it, and exp(SILENCE) is 0
 
 
 class Sums(NamedTuple):
@@ -51,20 +52,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     With z = W h + b, p = softmax(z), q = (1 - eps) onehot(y) + eps / V:
     loss = -sum_v q_v log p_v = lse(z) - (1 - eps) z_y - eps mean(z), and d loss / d z = p - q.
+    With `spread`, smoothing goes by these parts, which sum to 1, instead of 1 / V.
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, target, smoothing, consistency):
+    def forward(ctx, hidden, weight, bias, target, smoothing, consistency, spread=None):
         need_gradient = any(ctx.needs_input_grad[:3])
         device = hidden.device.type
         compute = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         vocabulary = weight.shape[0]
         matrix = weight.to(compute)
-        mean_weight = weight.float().mean(0) if smoothing else weight.new_zeros(weight.shape[1]).float()
-        mean_bias = bias.float().mean() if smoothing and bias is not None else 0.0
+        mean_weight = _mean(weight, spread) if smoothing else weight.new_zeros(weight.shape[1]).float()
+        mean_bias = _mean(bias, spread) if smoothing and bias is not None else 0.0
         d_hidden = torch.empty_like(hidden) if need_gradient else hidden.new_zeros(0)
         d_weight = torch.zeros(weight.shape if need_gradient else 0, dtype=torch.float32, device=weight.device)
-        d_bias = torch.zeros_like(bias, dtype=torch.float32) if need_gradient and bias is not None else None
+        d_bias = torch.zeros_like(bias, dtype=torch.float32) if bias is not None and ctx.needs_input_grad[2] else None
         loss = torch.zeros((), device=hidden.device)
         nll = torch.zeros((), device=hidden.device)
         # Whatever is the same for a whole row of logits (smoothing, padding) is applied to hidden states instead: a pass
@@ -106,9 +108,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 else:
                     d_weight += d_z_compute.t() @ h_real
                 if smoothing:
-                    d_weight -= h_real.float().sum(0) * (smoothing / vocabulary)
+                    part = smoothing / vocabulary if spread is None else smoothing * spread[:, None]
+                    d_weight -= h_real.float().sum(0) * part
                 if d_bias is not None:
-                    d_bias += (d_z.t() @ real).squeeze(1) - real.sum() * (smoothing / vocabulary)
+                    part = smoothing / vocabulary if spread is None else smoothing * spread
+                    d_bias += (d_z.t() @ real).squeeze(1) - real.sum() * part
         if need_gradient:
             ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias)
         ctx.mark_non_differentiable(nll)
@@ -118,7 +122,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, d_loss, _):  # pyright: ignore[reportIncompatibleMethodOverride]
         d_hidden, d_weight, d_bias = ctx.saved_tensors
-        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None, None
+        return d_hidden * d_loss, d_weight * d_loss, None if d_bias is None else d_bias * d_loss, None, None, None, None
+
+
+def _mean(rows: Float[Tensor, "V *D"], spread: Float[Tensor, "V"] | None) -> Float[Tensor, "*D"]:
+    if spread is None:
+        return rows.float().mean(0)
+    with torch.autocast(rows.device.type, enabled=False):
+        return spread @ rows.float()
 
 
 def _chunks(count: int, vocabulary: int, device: str, halves: int) -> Iterator[list[slice]]:
@@ -152,15 +163,41 @@ def _with_divergence(
 
 
 class SoftmaxOutput(OutputLayer):
-    """softmax(W h + b). W may be tied to an embedding table."""
+    """softmax(W h + b). W may be tied to an embedding table.
 
-    def __init__(self, width: int, vocabulary: int, tied: Tensor | None = None, bias: bool = True):
+    The tokens in `never` are not written: their logits are lowered by 10,000, which leaves them no probability in float32 and
+    their rows of W no gradient, and is finite, so that nothing becomes NaN. Label smoothing goes to the others only.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        vocabulary: int,
+        tied: Tensor | None = None,
+        bias: bool = True,
+        never: Sequence[int] = (),
+    ):
         super().__init__()
         self.vocabulary = vocabulary
         self.weight = tied if tied is not None else nn.Parameter(torch.empty(vocabulary, width))
         if tied is None:
             nn.init.normal_(self.weight, std=width**-0.5)
         self.bias = nn.Parameter(torch.zeros(vocabulary)) if bias else None
+        if never:
+            silent = torch.zeros(vocabulary, device="cpu")
+            silent[list(never)] = 1.0
+            self.register_buffer("silent", silent, persistent=False)
+
+    @property
+    def _silent(self) -> Float[Tensor, "V"] | None:
+        """1 for every token that is never written."""
+        return self._buffers.get("silent")
+
+    def _added(self) -> Float[Tensor, "V"] | None:
+        """What is added to W h."""
+        if self._silent is None:
+            return self.bias
+        return self._silent * SILENCE if self.bias is None else self.bias + self._silent * SILENCE
 
     def loss(
         self, hidden: Float[Tensor, "*N D"], target: Int[Tensor, "*N"], smoothing: float = 0.0, consistency: float = 0.0
@@ -170,8 +207,12 @@ class SoftmaxOutput(OutputLayer):
         if hidden.device.type == "cpu" and int(tokens) < len(target):  # skip the padding where asking costs nothing
             rows = (target != PAD).nonzero().squeeze(1)
             hidden, target = hidden.index_select(0, rows), target[rows]
-        loss, nll = _LinearCrossEntropy.apply(hidden, self.weight, self.bias, target, smoothing, consistency)  # type: ignore[misc]
+        written = None if self._silent is None else 1 - self._silent.float()
+        spread = None if written is None else written / written.sum()
+        loss, nll = _LinearCrossEntropy.apply(  # type: ignore[misc]
+            hidden, self.weight, self._added(), target, smoothing, consistency, spread
+        )
         return Sums(loss, nll, tokens)
 
     def scores(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
-        return nn.functional.linear(hidden, self.weight, self.bias).float().log_softmax(-1)
+        return nn.functional.linear(hidden, self.weight, self._added()).float().log_softmax(-1)

@@ -15,6 +15,7 @@ Dimensions: B sentences, S source positions, T target positions, D width, H head
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -28,7 +29,8 @@ from regard.layers.output import OutputLayer
 
 MODELS: Registry[Any] = Registry("model", "regard.models")
 
-Capability = Literal["translates", "attends", "plans"]  # "plans": the model is a Planner
+# a Planner plans, a LanguageModel continues, a Classifier (classifier.py) classifies
+Capability = Literal["translates", "attends", "plans", "continues", "classifies"]
 
 
 class Recorder:
@@ -138,8 +140,43 @@ class Planner(Writer):
         """log P(length | source) of the lengths 1 .. `most`."""
 
 
-def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool) -> Writer:
-    """A freshly initialised model. `shared` says that both vocabularies are one, so that embeddings may be tied."""
+@dataclasses.dataclass
+class NoMemory(Memory):
+    """What a language model keeps of a source: nothing, once per text."""
+
+    rows: Int[Tensor, "B"]
+
+
+class LanguageModel(Writer):
+    """A writer without a source: it goes on with the text so far.
+
+    Of the source that `start` and `forward` are given, only the number of rows counts. A text begins with BOS, and where texts
+    follow each other, the end of one is read as the BOS of the next: a model writes EOS and never reads it.
+    """
+
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({"continues"})
+    carries: ClassVar[bool] = False  # in training, the state at the end of a piece of text goes on into the next piece
+
+    def start(
+        self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
+    ) -> tuple[NoMemory, State]:
+        rows = source.tokens.new_zeros(len(source.tokens))
+        return NoMemory(rows), self.begin(len(rows), beams=beams, capacity=capacity)
+
+    @abstractmethod
+    def begin(self, rows: int, *, beams: int = 1, capacity: int = 256) -> State:
+        """The state before the first token of each text, on the model's device."""
+
+
+def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool) -> Any:
+    """A freshly initialised writer or classifier. `shared` says that both vocabularies are one, so that embeddings may be tied.
+
+    A classifier's source vocabulary is that of its texts, its target vocabulary the labels and the one of none.
+    """
+    if issubclass(MODELS.get(name), LanguageModel):
+        return MODELS.get(name)(config, vocabulary=target_vocabulary)
+    if "classifies" in MODELS.get(name).capabilities:
+        return MODELS.get(name)(config, vocabulary=source_vocabulary, labels=target_vocabulary)
     return MODELS.get(name)(
         config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared
     )

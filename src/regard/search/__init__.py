@@ -3,6 +3,6 @@
 from regard.search.config import SearchConfig
 from regard.search.forcing import attend, score_pairs
 from regard.search.hypothesis import Hypothesis
-from regard.search.search import search
+from regard.search.search import Written, search, stream
 
-__all__ = ["Hypothesis", "SearchConfig", "attend", "score_pairs", "search"]
+__all__ = ["Hypothesis", "SearchConfig", "Written", "attend", "score_pairs", "search", "stream"]

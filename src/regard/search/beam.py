@@ -126,7 +126,8 @@ class BeamSearch:
         if seen is not None:
             seen = seen.gather(1, parents[..., None].expand(*parents.shape, seen.shape[-1]))
         length = torch.full_like(parents, step + 1)
-        score = normalised(self.config, total, length) + coverage_penalty(self.config, seen, work.keep)
+        score = normalised(self.config, total - work.base[:, None], length - work.given[:, None])
+        score = score + coverage_penalty(self.config, seen, work.keep)
         text = work.live.reorder(parents).write(torch.full_like(parents, EOS), own)
         return work.pool.join(Pool(score.masked_fill(~ends, NONE), length, text.tokens, text.log_probs))
 
@@ -134,13 +135,13 @@ class BeamSearch:
         worst = pool.score[:, -1]
         full = worst > NONE
         if self.config.stop == "exact":
-            full &= reachable(self.config, likeliest, work.limit) <= worst
+            full &= reachable(self.config, likeliest - work.base, work.limit - work.given) <= worst
         return full | (step >= work.limit) | (likeliest == NONE)
 
     def collect(self, work: BeamWork) -> list[list[Hypothesis]]:
         """The n-best lists of sentences that are done (`work` on the CPU)."""
         pool, live = work.pool, work.live
-        cut = normalised(self.config, live.total, work.cut[:, None])
+        cut = normalised(self.config, live.total - work.base[:, None], (work.cut - work.given)[:, None])
         cut = cut + coverage_penalty(self.config, live.covered, work.keep)
         cut, order = cut.sort(dim=1, descending=True, stable=True)
         live = live.reorder(order)

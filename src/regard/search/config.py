@@ -25,6 +25,7 @@ class SearchConfig:
     lengths: int = 5  # of models that plan (rctm2): likeliest lengths tried, each with a beam; 1 is seldom enough
 
     # A sentence's maximum length depends on its own source only: min(max_ratio * source + max_extra, max_length).
+    # A language model, which has no source, writes at most max_length tokens after its prompt; min_length counts those too.
     max_ratio: float = 2.0
     max_extra: int = 20
     max_length: int = 512

@@ -39,13 +39,22 @@ class Constraints:
         self.margin: Int[Tensor, "M"] = torch.cat([missing, torch.tensor([BOS], device=device)])
 
     def apply(
-        self, log_probs: Float[Tensor, "B K V"], history: Int[Tensor, "B K N"], forced: Int[Tensor, "B P"]
+        self,
+        log_probs: Float[Tensor, "B K V"],
+        history: Int[Tensor, "B K N"],
+        forced: Int[Tensor, "B P"],
+        given: Int[Tensor, "B"] | None = None,
     ) -> Float[Tensor, "B K V"]:
-        """Works in place: the output layer's scores are made anew at every step and read by nobody else."""
+        """Works in place: the output layer's scores are made anew at every step and read by nobody else.
+
+        `given` says how many tokens at the beginning of each text do not count for the minimum length.
+        """
         step = history.shape[-1] - len(self.margin)
         own = log_probs.clone() if step < forced.shape[1] else log_probs  # forced tokens may be banned ones
         log_probs.index_fill_(-1, self.banned, NEVER)
-        if step < self.config.min_length:
+        if given is not None and self.config.min_length:
+            log_probs[..., EOS].masked_fill_((step - given < self.config.min_length)[:, None], NEVER)
+        elif step < self.config.min_length:
             log_probs[..., EOS] = NEVER
         if self.config.no_repeat_ngram:
             self._no_repeat(log_probs, history)

@@ -49,6 +49,14 @@ class Live(State):
         nothing = total.new_zeros((*total.shape, 0), dtype=torch.float32)
         return cls(margin.expand(*total.shape, -1), nothing, total, covered)
 
+    def after(self, tokens: Int[Tensor, "B T"], log_probs: Float[Tensor, "B T"]) -> Live:
+        """All hypotheses with the same tokens at their end."""
+        rows = self.total.shape
+        longer = torch.cat([self.tokens, tokens[:, None].expand(*rows, -1)], -1)
+        own = torch.cat([self.log_probs, log_probs[:, None].expand(*rows, -1)], -1)
+        total = self.total + log_probs.to(self.total.dtype).sum(-1)[:, None]
+        return dataclasses.replace(self, tokens=longer, log_probs=own, total=total)
+
     def write(self, tokens: Int[Tensor, "B K"], log_probs: Float[Tensor, "B K"]) -> Live:
         """One more token at the end of every hypothesis."""
         longer = torch.cat([self.tokens, tokens[..., None]], -1)
@@ -63,6 +71,8 @@ class Work(Rows):
     limit: Int[Tensor, "B"]  # most tokens it may write, EOS not counted
     keep: Bool[Tensor, "B S"]  # real source positions
     forced: Int[Tensor, "B P"]  # target prefix; -1 where it has ended
+    given: Int[Tensor, "B"]  # tokens of a language model's prompt: they do not count in scores; 0 for other models
+    base: Float[Tensor, "B"]  # the log-probability of those
     done: Bool[Tensor, "B"]
     broken: Bool[Tensor, "B"]  # the model gave scores that are not numbers
     live: Live

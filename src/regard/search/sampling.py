@@ -6,10 +6,10 @@ likeliest), nucleus (of what is left, renormalised, the fewest likeliest tokens 
 over tokens ranked by probability, equal ones by lower token, where top-k or the nucleus rank them anyway, otherwise in
 the order of the vocabulary.
 
-The random numbers are a function of (seed, the source's tokens, which sample, which step) and of nothing else. The same
-sentence twice in a batch is therefore sampled the same twice: ask for more samples instead. Samples are returned in the
-order of drawing, not by score, and the same text may come more than once. Log-probabilities are the model's own,
-before temperature and filters.
+The random numbers are a function of (seed, the source's tokens or the prompt's, which sample, which step) and of nothing
+else. The same sentence twice in a batch is therefore sampled the same twice: ask for more samples instead. Samples are
+returned in the order of drawing, not by score, and the same text may come more than once. Log-probabilities are the
+model's own, before temperature and filters.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Sampling:
     def begin(self, work: Work) -> SampleWork:
         fields = {f.name: getattr(work, f.name) for f in dataclasses.fields(Work)}
         none = torch.zeros_like(work.live.total, dtype=torch.long)
-        return SampleWork(**fields, uniform=self.uniform, length=none, over=none.bool(), finished=none.bool())
+        read = none + work.live.log_probs.shape[-1]
+        return SampleWork(**fields, uniform=self.uniform, length=read, over=none.bool(), finished=none.bool())
 
     def extend(
         self, work: SampleWork, log_probs: Float[Tensor, "B K V"], seen: Float[Tensor, "B K S"] | None, step: int
@@ -79,7 +80,7 @@ class Sampling:
     def collect(self, work: SampleWork) -> list[list[Hypothesis]]:
         """The samples of sentences that are done (`work` on the CPU)."""
         live = work.live
-        score = normalised(self.config, live.total, work.length)
+        score = normalised(self.config, live.total - work.base[:, None], work.length - work.given[:, None])
         score = score + coverage_penalty(self.config, live.covered, work.keep)
         start = live.tokens.shape[-1] - live.log_probs.shape[-1]  # the margin
         lists = []

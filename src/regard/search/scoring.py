@@ -3,7 +3,8 @@
     score(Y) = log P(Y) / lp(n) + cp,   lp_gnmt(n) = ((5 + n) / 6)^alpha,   lp_plain(n) = n^alpha,   lp_none(n) = 1
     cp = beta * sum over source positions i of log min(sum over target positions j of p_ij, 1)
 
-n counts the tokens whose log-probability is in log P: EOS too, once it is written. The sum over i runs over all real
+n counts the tokens whose log-probability is in log P: EOS too, once it is written; the prompt of a language model, which is
+not written, is in neither. The sum over i runs over all real
 source positions, the source's EOS among them; that over j over the same n positions. A position that got no attention
 at all counts as FLOOR, because a model with hard or local attention would otherwise score -inf.
 """

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any, overload
 
-from regard.core.errors import CheckpointError
+from regard.core.errors import CheckpointError, ModelError
+from regard.models.base import MODELS, LanguageModel
+from regard.tasks.folder import read_config
+from regard.tasks.language_model import TextModel
 from regard.tasks.translation import Translator
 
 BUNDLED = "tatoeba-en-de"
@@ -28,6 +32,23 @@ def find_model(path: str | Path | None) -> Path:
     return Path(path)
 
 
-def load(path: str | Path | None = None, device: str = "auto") -> Translator:
-    """A translator from a run folder or a bundled model's name; without one, the bundled English-German model."""
-    return Translator.load(find_model(path), device)
+@overload
+def load(path: None = None, device: str = "auto") -> Translator: ...
+@overload
+def load(path: str | Path, device: str = "auto") -> Any: ...
+def load(path: str | Path | None = None, device: str = "auto") -> Any:
+    """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model."""
+    folder = find_model(path)
+    name = str(read_config(folder)["model"].get("name"))
+    task = TextModel if issubclass(MODELS.get(name), LanguageModel) else Translator
+    return task.load(folder, device)
+
+
+def load_translator(path: str | Path | None = None, device: str = "auto") -> Translator:
+    """The translator of a run folder; anything else is refused."""
+    loaded = load(path, device)
+    if not isinstance(loaded, Translator):
+        raise ModelError(
+            str(path), "it is a language model, not a translator", "Use `regard generate`, or another --model"
+        )
+    return loaded

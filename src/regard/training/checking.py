@@ -20,7 +20,7 @@ from regard.data.reading import spool_input
 from regard.data.survey import Text
 from regard.training.progress import Reporter
 
-KEPT = ("src", "tgt", "pairs")
+KEPT = ("src", "tgt", "pairs", "text")
 
 
 def keep_input(data: dict[str, Any], folder: Path) -> None:
@@ -28,7 +28,7 @@ def keep_input(data: dict[str, Any], folder: Path) -> None:
     for section in (data, *data.get("corpora", ())):
         for name, value in section.items():
             if name.endswith(KEPT) and value == STANDARD_INPUT:
-                one_side = name.endswith(("src", "tgt"))
+                one_side = name.endswith(("src", "tgt", "text"))
                 format = "text" if one_side else section.get("format", "auto")
                 if format == "auto":
                     raise DataError(

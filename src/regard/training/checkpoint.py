@@ -7,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,7 +24,18 @@ from regard.core.files import (
 from regard.tasks.folder import BEST, OPTIMIZER, STATE, WEIGHTS
 
 AVERAGE = "average.safetensors"
+CARRIED = "carried.safetensors"  # the state of a language model that goes on into the next batch
 _NAME = re.compile(r"step-(\d{9})")
+
+
+class Loaded(NamedTuple):
+    """What is in a checkpoint; None for what a run does not have."""
+
+    weights: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    average: dict[str, Tensor] | None
+    carried: dict[str, Tensor] | None
+    state: dict[str, Any]
 
 
 class Checkpoints:
@@ -59,12 +70,14 @@ class Checkpoints:
         optimizer: Mapping[str, Tensor],
         average: Mapping[str, Tensor] | None,
         state: Mapping[str, Any],
+        carried: Mapping[str, Tensor] | None = None,
     ) -> None:
         def fill(folder: Path) -> None:
             save_tensors(folder / WEIGHTS, weights)
             save_tensors(folder / OPTIMIZER, optimizer)
-            if average is not None:
-                save_tensors(folder / AVERAGE, average)
+            for name, tensors in ((AVERAGE, average), (CARRIED, carried)):
+                if tensors is not None:
+                    save_tensors(folder / name, tensors)
             write_json(folder / STATE, {"format": 1, "step": step, **state})
 
         write_folder(self.path(step), fill)
@@ -99,8 +112,8 @@ class Checkpoints:
     def check(self, step: int) -> None:
         """Raises a CheckpointError unless a checkpoint is whole."""
         folder = self.path(step)
-        average = [AVERAGE] if (folder / AVERAGE).exists() else []
-        check_manifest(folder, [WEIGHTS, OPTIMIZER, STATE, *average])
+        more = [name for name in (AVERAGE, CARRIED) if (folder / name).exists()]
+        check_manifest(folder, [WEIGHTS, OPTIMIZER, STATE, *more])
 
     def newest(self, complain: Callable[[str], None]) -> int | None:
         """The newest undamaged checkpoint; damaged ones are named aloud and passed over. None if there never was one."""
@@ -120,8 +133,10 @@ class Checkpoints:
             )
         return None
 
-    def load(self, step: int) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor] | None, dict[str, Any]]:
-        """Weights, optimizer state, moving average (or None) and the rest."""
+    def load(self, step: int) -> Loaded:
         folder = self.path(step)
-        average = load_tensors(folder / AVERAGE) if (folder / AVERAGE).exists() else None
-        return load_tensors(folder / WEIGHTS), load_tensors(folder / OPTIMIZER), average, read_json(folder / STATE)
+        average, carried = (
+            load_tensors(folder / name) if (folder / name).exists() else None for name in (AVERAGE, CARRIED)
+        )
+        weights, optimizer = load_tensors(folder / WEIGHTS), load_tensors(folder / OPTIMIZER)
+        return Loaded(weights, optimizer, average, carried, read_json(folder / STATE))

@@ -25,6 +25,7 @@ class TrainConfig:
     batch_tokens: int = 4096  # per micro-batch: rows times the longer side, padding included
     accumulate: int = 1  # micro-batches per step
     max_tokens: int = 200  # longer sentences are left out of training
+    window: int = 0  # language models: tokens of a row, as far as errors flow back; 0: the model's context, or 64
     seed: int = 1
 
     optimizer: Literal["adamw", "adam", "muon", "sgd", "adadelta"] = "adamw"  # sgd: without momentum
@@ -35,8 +36,11 @@ class TrainConfig:
     eps: float = 1e-9
     weight_decay: float = 0.0
     clip: float = 1.0  # maximum norm of the gradient; 0 for none
-    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
+    schedule: Literal["inverse_sqrt", "cosine", "linear", "constant", "steps"] = "inverse_sqrt"
     warmup: int = 1000
+    hold: int = 0  # steps: the learning rate stays for so many steps,
+    decay: float = 0.5  # and then is multiplied by this,
+    decay_every: int = 1000  # again after so many steps
     final_lr: float = 0.0  # where cosine and linear end, as a part of lr
 
     label_smoothing: float = 0.1
@@ -63,7 +67,8 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "max_tokens": 1, "seed": 0, "save_every": 1,
-                    "validate_every": 0, "patience": 0, "warmup": 0, "average": 0, "valid_sentences": 0, "log_every": 1,
+                    "validate_every": 0, "patience": 0, "warmup": 0, "hold": 0, "decay_every": 1, "window": 0,
+                    "average": 0, "valid_sentences": 0, "log_every": 1,
                     "threads": 0, "workers": 0, "lr": 0, "matrix_lr": 0, "weight_decay": 0, "clip": 0, "eps": 0, "final_lr": 0,
                     "consistency": 0}  # fmt: skip
         for name, low in at_least.items():
@@ -76,6 +81,8 @@ class TrainConfig:
         if self.average == 1 or (self.average and self.ema):
             what = "the mean of one checkpoint is that checkpoint" if self.average == 1 else "train.ema is on too"
             raise ConfigError("setting train.average", what, "Use two or more checkpoints without ema, or 0")
+        if not 0 < self.decay <= 1:
+            raise ConfigError("setting train.decay", f"{self.decay} is not above 0 and at most 1", "Give such a part")
         for name in ("beta1", "beta2", "label_smoothing", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(

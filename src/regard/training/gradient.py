@@ -3,21 +3,26 @@
 A small model's step is hundreds of short kernels, and launching them one by one takes longer than running them. Batches
 come in few shapes (widths in multiples of 8, rows filled up), so each shape's forward and backward pass is captured as a
 CUDA graph when it is met for the second time.
+
+A language model that carries its state reads each batch from where the one before ended; the state's tensors stay in place
+and are written anew after every batch, also inside a recording.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from regard.core.errors import CheckpointError
+from regard.core.tree import State
 from regard.core.types import Padded
 from regard.data.batching import Batch
-from regard.models.base import Writer
+from regard.models.base import Forced, LanguageModel, NoMemory, Writer
 
 MOST_GRAPHS = 128
 MOST_GRADIENT_BYTES = 4 << 30  # each recording keeps a set of gradients of its own
@@ -39,20 +44,76 @@ class _Recording:
     gradients: list[Tensor | None]
 
 
+class Carried:
+    """The state that goes on from batch to batch, in tensors that stay where they are; nothing for most models."""
+
+    def __init__(self, model: Writer):
+        self.model = model if isinstance(model, LanguageModel) and model.carries else None
+        self.state: State | None = None
+
+    def at_hand(self, rows: int) -> State:
+        """The state before the next batch, of so many rows."""
+        assert self.model is not None
+        if self.state is None:
+            self.state = self.model.begin(rows).clone()
+        return self.state
+
+    @torch.no_grad()
+    def forget(self) -> None:
+        """A text begins: the state is that before any token."""
+        if self.state is not None and self.model is not None:
+            rows = len(_leaves(self.state)[0])
+            self.state.map(lambda tensor, new: tensor.copy_(new), self.model.begin(rows))
+
+    @torch.no_grad()
+    def put(self, state: State) -> None:
+        assert self.state is not None
+        self.state.map(lambda tensor, new: tensor.copy_(new), state)
+
+    def tensors(self) -> dict[str, Tensor] | None:
+        return None if self.state is None else {str(i): t for i, t in enumerate(_leaves(self.state))}
+
+    def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        wrong = CheckpointError(
+            where, "the carried state does not fit the model", "Use the version of regard that wrote it"
+        )
+        if self.model is None or "0" not in tensors:
+            raise wrong
+        self.state = self.model.begin(len(tensors["0"])).clone()
+        own = _leaves(self.state)
+        if [tuple(t.shape) for t in own] != [tuple(t.shape) for _, t in sorted(tensors.items(), key=_number)]:
+            raise wrong
+        for i, tensor in enumerate(own):
+            tensor.copy_(tensors[str(i)])
+
+
+def _number(item: tuple[str, Tensor]) -> int:
+    return int(item[0]) if item[0].isdecimal() else -1
+
+
+def _leaves(state: State) -> list[Tensor]:
+    found: list[Tensor] = []
+    state.map(lambda tensor: (found.append(tensor), tensor)[1])
+    return found
+
+
 class Gradients:
     """Runs a model forward and backward. The gradients are added to what the parameters hold, or replayed into them."""
 
     def __init__(
         self,
         model: Writer,
-        forward: Callable,
         autocast: Callable[[], AbstractContextManager],
-        smoothing: float,
-        consistency: float,
-        record: bool,
+        smoothing: float = 0.0,
+        consistency: float = 0.0,
+        record: bool = False,
+        compile: bool = False,
     ):
-        self.model, self.forward, self.autocast, self.smoothing = model, forward, autocast, smoothing
+        self.model, self.autocast, self.smoothing = model, autocast, smoothing
         self.consistency, self.record = consistency, record
+        self.carried = Carried(model)
+        self.forward = torch.compile(model.forward) if compile else model.forward
+        self.advance = torch.compile(model.advance) if compile else model.advance
         self.parameters = list(model.parameters())
         self.seen: set[tuple] = set()
         self.recordings: dict[tuple, _Recording] = {}
@@ -81,13 +142,21 @@ class Gradients:
         if times > 1:
             source = Padded(source.tokens.repeat(times, 1), source.keep.repeat(times, 1))
             target_in, target_out = target_in.repeat(times, 1), target_out.repeat(times, 1)
+        after = None
         with self.autocast():
-            forced = self.forward(source, target_in)
+            if self.carried.model is None:
+                forced = self.forward(source, target_in)
+            else:
+                memory = NoMemory(target_in.new_zeros(len(target_in)))
+                hidden, after = self.advance(target_in[:, None], memory, self.carried.at_hand(len(target_in)))
+                forced = Forced(hidden[:, 0], {})
             sums = self.model.output.loss(forced.hidden, target_out, self.smoothing, self.consistency)
         loss = sums.loss * (scale / times)
         for extra in forced.losses.values():
             loss = loss + extra * auxiliary
         loss.backward()
+        if after is not None:
+            self.carried.put(after)
         return Computed(loss.detach(), sums.loss.detach() / times, sums.nll.detach() / times)
 
     def _capture(self, batch: Batch, scale: float, auxiliary: float) -> _Recording:

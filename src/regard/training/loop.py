@@ -20,8 +20,7 @@ from torch import Tensor
 
 from regard.core.errors import CheckpointError, TrainingError
 from regard.core.types import PAD
-from regard.data.batching import BatchPlan, BatchStream, Change, Drawn
-from regard.data.store import TokenStore
+from regard.data.batching import Drawn, Place
 from regard.models.base import Writer
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.training.averaging import MovingAverage, mean_of
@@ -34,7 +33,8 @@ from regard.training.precision import uses_bfloat16
 from regard.training.progress import Reporter
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
-from regard.training.validation import Validation
+from regard.training.texts import TrainingText
+from regard.training.validation import Measure
 
 MOST_BAD_STEPS = 100  # in a row, before a run gives up
 
@@ -62,18 +62,15 @@ class Trainer:
     def __init__(
         self,
         model: Writer,
-        store: TokenStore,
-        validation: Validation | None,
+        text: TrainingText,
+        validation: Measure | None,
         config: TrainConfig,
         folder: Path,
         device: torch.device,
         report: Reporter,
-        change: Change | None = None,
-        growth: float = 1.0,
     ):
-        self.change, self.growth = change, growth  # what augmentation does to batches, and by how much they grow
         self.config, self.folder, self.device, self.report = config, folder, device, report
-        self.model, self.store, self.validation = model.to(device), store, validation
+        self.model, self.text, self.validation = model.to(device), text, validation
         self.optimizer = Optimizer(model, config, device)
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
@@ -84,23 +81,26 @@ class Trainer:
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # TF32 where float32 is asked for
-        forward = torch.compile(model.forward) if config.compile else model.forward
         self.on_cuda = device.type == "cuda"
         record = self.on_cuda and config.graphs and config.accumulate == 1 and not config.compile
-        self.gradients = Gradients(model, forward, self.autocast, config.label_smoothing, config.consistency, record)
+        self.gradients = Gradients(
+            model, self.autocast, config.label_smoothing, config.consistency, record, config.compile
+        )
         self._resume()
 
     def _resume(self) -> None:
         newest = self.checkpoints.newest(self.report.warn)
         if newest is None:
             return
-        weights, optimizer, average, state = self.checkpoints.load(newest)
+        weights, optimizer, average, carried, state = self.checkpoints.load(newest)
         where = self.checkpoints.path(newest)
         put_weights(self.model, weights, where)
         self.optimizer.load(optimizer, str(where))
         if self.average is not None and average is not None:
             for name, tensor in self.average.average.items():
                 tensor.copy_(average[name])
+        if carried is not None:
+            self.gradients.carried.load(carried, str(where))
         try:
             self.progress = Progress(**state["progress"])
         except (KeyError, TypeError):
@@ -114,22 +114,11 @@ class Trainer:
         """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
         config, progress = self.config, self.progress
         log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
-        if not progress.multiple:  # on CUDA few shapes, so that graphs can be replayed; a resumed run keeps its plan
-            progress.multiple = 8 if self.on_cuda and all(n is None or n % 8 == 0 for n in self.model.limits) else 1
-        multiple, fill = progress.multiple, config.batch_tokens if self.on_cuda else 0
-        plan = BatchPlan.of(self.store, config.batch_tokens, config.seed, multiple=multiple, growth=self.growth)
+        progress.multiple = progress.multiple or self.text.multiple(self.model, self.on_cuda)
         self.model.train()
         self.report.begin(config.steps, progress.step)
-        stream = BatchStream(
-            self.store,
-            plan,
-            progress.epoch,
-            progress.position,
-            workers=config.workers,
-            multiple=multiple,
-            fill=fill,
-            change=self.change,
-        )
+        place = Place(progress.epoch, progress.position)
+        stream = self.text.open(config, place, progress.multiple, self.on_cuda)
         try:
             with Interruption(self.folder) as interruption, stream:
                 self._clock = time.monotonic()
@@ -162,13 +151,15 @@ class Trainer:
         torch.manual_seed((config.seed << 32) + progress.step)
         tokens = sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn)
         total = torch.zeros((), device=self.device)
-        for batch, _, _ in drawn:
+        for batch, _, following in drawn:
+            if progress.position == 0:
+                self.gradients.carried.forget()
             computed = self.gradients(batch, 1 / tokens, 1 / len(drawn))
             total = total + computed.loss
             self._count(computed.smoothed, computed.nll)
+            progress.epoch, progress.position = following
         progress.tokens += tokens
         self._window_tokens += tokens
-        progress.epoch, progress.position = drawn[-1].next
         self._norm = self.optimizer.step(total, rate(config, progress.step), progress.step)
         if self.average is not None:
             self.average.update(progress.step)
@@ -259,6 +250,7 @@ class Trainer:
             weights=weights_of(self.model),
             optimizer=self.optimizer.tensors(),
             average=self.average.average if self.average is not None else None,
+            carried=self.gradients.carried.tensors(),
             state={"progress": vars(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__},
         )
         self.saved_step = self.progress.step

@@ -10,12 +10,16 @@ from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
 from regard.data.addresses import DATASETS, is_path
 from regard.data.prepared import from_home
+from regard.models.base import MODELS, LanguageModel
 from regard.tasks.folder import CONFIG, read_config
-from regard.training.config import build_run_config, read_recipe
+from regard.training.config import RunConfig, build_run_config, read_recipe
 from regard.training.model_section import DEFAULT, config_class, settings_of
 from regard.training.sizes import heads_for
 
-DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")  # what fine-tuning may change of a model
+DEFAULT_OF_TEXT = "gpt"  # the model of a run on plain text that names none
+DEFAULT_OF_LABELLED = "gpt-classifier"
+# what fine-tuning may change of a model
+CHANGED = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "auxiliary")
 
 
 def gather(
@@ -26,17 +30,25 @@ def gather(
 ) -> dict[str, Any]:
     """The values that were given for a run, checked, with the paths of the data made absolute.
 
-    `files` are those that were named apart from settings: src and tgt, or pairs.
+    `files` are those that were named apart from settings: src and tgt, or pairs, or text, or labelled.
     """
     values = read_recipe(recipe) if recipe else {}
     files = {name: _absolute(path) for name, path in files.items() if path}
     if files:
-        if set(files) not in ({"src", "tgt"}, {"pairs"}):
+        if set(files) not in ({"src", "tgt"}, {"pairs"}, {"text"}, {"labelled"}):
+            if "labelled" in files:
+                raise ConfigError("train", "other text is given beside labelled text", "Give only one of them")
+            if "text" in files:
+                raise ConfigError(
+                    "train", "both text and pairs are given", "Give text for a language model, else pairs"
+                )
             if "pairs" in files:
                 raise ConfigError("train", "both pairs and src or tgt are given", "Give src and tgt, or pairs")
             raise ConfigError("train", "only one of src and tgt is given", "Give both files")
         if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
             kept = ("source_language", "target_language", "min_words", "max_words", "max_ratio", "filters", "allow")
+            kept = ("documents", "valid_part", "test_part") if "text" in files else kept
+            kept = () if "labelled" in files else kept
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
         values = configuration.merge(values, {"data": files})
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
@@ -45,6 +57,11 @@ def gather(
     if "model" in values and _model_name(given) not in (None, _model_name(values) or DEFAULT):
         values.pop("model")  # sizes of one model mean nothing to another
     values = configuration.merge(values, given)
+    if start_from is None and _is_text(values) and _model_name(values) is None:
+        values = configuration.merge(values, {"model": {"name": DEFAULT_OF_TEXT}})
+    if _is_labelled(values) and _model_name(values) is None:
+        name = DEFAULT_OF_LABELLED if start_from is None else _classifier_from(start_from)
+        values = configuration.merge(values, {"model": {"name": name}})
     model = values.get("model")
     if (
         recipe is None
@@ -59,14 +76,41 @@ def gather(
         build_run_config(values)  # says what is wrong with the settings before they are compared
         values = _with_model_of(start_from, values)
     config = build_run_config(values)
-    if not (config.data.src or config.data.tgt or config.data.pairs or config.data.corpora):
+    data = config.data
+    if not (data.src or data.tgt or data.pairs or data.corpora or data.text or data.labelled):
         raise ConfigError(
             "train",
             "there is nothing to train on",
-            "Give a recipe, or --src and --tgt, or --pairs, or set data.corpora",
+            "Give a recipe, or --src and --tgt, or --pairs, or --text, or set data.corpora or data.labelled",
         )
+    _check_kind(config)
     _anchor(values)
     return values
+
+
+def _check_kind(config: RunConfig) -> None:
+    """Refuses a model of one kind of text with text of another."""
+    data, name = config.data, config.model.name
+    model = MODELS.get(name)
+    given = "text" if data.text else "labelled" if data.labelled else "pairs"
+    read = "pairs"
+    if issubclass(model, LanguageModel) or "classifies" in model.capabilities:
+        read = "text" if issubclass(model, LanguageModel) else "labelled"
+    if given == read:
+        return
+    what = {
+        "pairs": f"{name} translates: it needs pairs",
+        "text": f"{name} is a language model: it needs plain text",
+        "labelled": f"{name} is a classifier: it needs labelled text",
+    }[read]
+    other = {"text": f"set model.name={DEFAULT_OF_TEXT}, or ", "labelled": f"set model.name={DEFAULT_OF_LABELLED}, or "}
+    files = {
+        "pairs": "give --src and --tgt",
+        "text": "give --text, or set data.text",
+        "labelled": "set data.labelled",
+    }
+    todo = other.get(given, "") + files[read]
+    raise ConfigError("setting model.name", what, todo[0].upper() + todo[1:])
 
 
 def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
@@ -83,6 +127,32 @@ def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
     return result
 
 
+def _is_text(values: Mapping[str, Any]) -> bool:
+    data = values.get("data")
+    return isinstance(data, Mapping) and bool(data.get("text"))
+
+
+def _is_labelled(values: Mapping[str, Any]) -> bool:
+    data = values.get("data")
+    return isinstance(data, Mapping) and bool(data.get("labelled"))
+
+
+def _classifier_from(other: Path) -> str:
+    """The classifier that can begin with another run's weights."""
+    theirs = str(read_config(other)["model"].get("name"))
+    if "classifies" in MODELS.get(theirs).capabilities:
+        return theirs
+    for name in MODELS.names():
+        if _begins_with(name) == theirs:
+            return name
+    raise ConfigError("train", f"no classifier can begin with {theirs}, the model of {other}", "Start from a gpt")
+
+
+def _begins_with(name: Any) -> str:
+    """The model whose weights a classifier's body can begin with; empty for all others."""
+    return getattr(MODELS.get(name), "begins_with", "") if isinstance(name, str) else ""
+
+
 def _model_name(values: Mapping[str, Any]) -> Any:
     model = values.get("model")
     return model.get("name") if isinstance(model, Mapping) else None
@@ -93,9 +163,11 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     theirs = read_config(other)
     if not isinstance(theirs.get("tokenizer"), dict):
         raise CheckpointError(other / CONFIG, "it does not say how its tokenizer was made", "Start from a whole run")
+    if theirs["model"].get("name") == _begins_with(_model_name(values)):
+        theirs = configuration.merge(theirs, {"model": {"name": _model_name(values)}})
     for section in ("model", "tokenizer"):
         for key, value in values.get(section, {}).items():
-            if theirs[section].get(key) != value and key not in DROPOUTS:
+            if theirs[section].get(key) != value and key not in CHANGED:
                 raise ConfigError(
                     f"setting {section}.{key}",
                     f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",
@@ -113,7 +185,7 @@ def _anchor(values: Mapping[str, Any]) -> None:
         value
         for section in (data, *data.get("corpora", ()))
         for key, value in section.items()
-        if key.endswith(("src", "tgt", "pairs")) and value and isinstance(value, str)
+        if key.endswith(("src", "tgt", "pairs", "text", "labelled")) and value and isinstance(value, str)
     ]
     for section in (data, *data.get("corpora", ())):
         for key, value in section.items():

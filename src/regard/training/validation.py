@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import cast
+from typing import Protocol, cast
 
 import torch
 
@@ -22,6 +22,12 @@ def score_text(translator: Translator, pairs: Pairs, language: str, confidence: 
     written = translator.translate(pairs.sources, search=settings, tags=pairs.tags or None)
     flavour = Flavour(language=language)
     return corpus_scores(written, pairs.targets, flavour, metrics=("bleu", "chrf"), confidence=confidence)
+
+
+class Measure(Protocol):
+    """How good a model is, while it is trained: `valid_nll` per token, and more by name."""
+
+    def measure(self, model: Writer, device: torch.device) -> dict[str, float]: ...
 
 
 class Validation:

@@ -17,6 +17,7 @@ from regard.comparing.budget import (
     with_steps,
     with_width,
 )
+from regard.comparing.entries import translators
 from regard.models.base import MODELS, build_model
 from regard.training.log import read_metrics
 from regard.training.model_section import build_model_config, settings_of
@@ -36,7 +37,7 @@ def test_parameters_are_those_of_the_model():
     assert count_parameters({"name": "luong", "width": 32}, Vocabulary(50, 60, False)) == model.parameters_count()
 
 
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", translators())
 def test_every_translator_can_have_about_so_many_parameters(name):
     section, count = match_parameters(with_model(name), 200_000, SMALL)
     assert abs(count - 200_000) < 0.03 * 200_000

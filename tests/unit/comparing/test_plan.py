@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.comparing.entries import draft_entries, slug_for
+from regard.comparing.entries import draft_entries, slug_for, translators
 from regard.comparing.plan import Prepared, Request, choose_sentence, prepare_plan
 from regard.comparing.recipe_text import to_toml
 from regard.comparing.results import PLAN, Plan, read_plan, write_plan
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError, DataError, RegardError
 from regard.data.split import Pairs
-from regard.models.base import MODELS
 from regard.training.config import build_run_config, read_recipe
 from regard.training.progress import Reporter
 
@@ -81,7 +80,7 @@ def test_the_recipes_own_model_is_the_recipe_as_it_is():
     assert drafts(["demo"])["demo"].values == values
 
 
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", translators())
 def test_every_model_can_be_named(name):
     draft = drafts([name])[name]
     assert draft.model == name
@@ -202,7 +201,9 @@ def test_with_a_time_budget_nothing_is_fitted_to_steps_that_are_not_known_yet(re
         ([], ["model.hedas=1"], [], "setting model.hedas: there is no such setting. Perhaps you mean model.heads"),
         ([], ["luong: model.layers=1"], [], "luong is not one of the models compared. Models of this comparison: trans"),
         (["transformer", "luong"], ["model.heads=1"], [], 'write --variant "MODEL: model.heads=1"'),
-        (["transformer", "luong"], [], ["model.heads=1"], "luong: setting model.heads: it is a setting of transformer"),
+        (["gpt"], [], [], "--models gpt: gpt does not translate"),
+        (["ptb-nplm"], [], [], "--models ptb-nplm: nplm does not translate"),
+        (["transformer", "luong"], [], ["model.heads=1"], "luong: setting model.heads: it is a setting of gpt"),
         (["no.toml"], [], [], "no.toml: the recipe cannot be read"),
     ],
 )  # fmt: skip

@@ -42,7 +42,8 @@ def test_what_was_saved_comes_back(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     assert checkpoints.newest(refuse) is None
     save(checkpoints, 7)
-    weights, optimizer, average, state = checkpoints.load(checkpoints.newest(refuse))
+    weights, optimizer, average, carried, state = checkpoints.load(checkpoints.newest(refuse))
+    assert carried is None
     assert weights["w"].tolist() == [7.0] * 50
     assert weights["b"].tolist() == [0, 7, 14]
     assert optimizer["w/exp_avg"].tolist() == [-7.0] * 50

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.core.config import build
-from regard.core.types import EOS, PAD
+from regard.core.types import BOS, EOS, PAD, Padded
 from regard.data.batching import Batch, collate
 from regard.data.store import TokenRows
 from regard.models.base import MODELS, Writer, build_model
@@ -16,6 +16,8 @@ from regard.training.gradient import Gradients
 
 V = 30
 SMALL = {"transformer": {"width": 16, "layers": 2, "heads": 2, "inner": 24}}  # others: their defaults
+TRANSLATORS = [name for name in MODELS.names() if "translates" in MODELS.get(name).capabilities]
+LANGUAGE_MODELS = [name for name in MODELS.names() if "continues" in MODELS.get(name).capabilities]
 
 
 def make(dropout: float = 0.0, device: str = "cpu", name: str = "transformer", **choices) -> Writer:
@@ -37,7 +39,7 @@ def batches(count: int, fill: int = 0) -> list[Batch]:
 
 def gradients(model: Writer, **options) -> Gradients:
     settings = {"smoothing": 0.1, "consistency": 0.0, "record": False, **options}
-    return Gradients(model, model.forward, contextlib.nullcontext, **settings)
+    return Gradients(model, contextlib.nullcontext, **settings)
 
 
 def taken(model: Writer) -> list[torch.Tensor]:
@@ -48,7 +50,7 @@ def taken(model: Writer) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("name", "choices"), [*((name, {}) for name in MODELS.names()), ("universal", {"halting": "act"})]
+    ("name", "choices"), [*((name, {}) for name in TRANSLATORS), ("universal", {"halting": "act"})]
 )
 def test_rows_that_fill_a_batch_up_change_nothing(name, choices):
     """Nor do the extra losses of models that have some count them."""
@@ -92,13 +94,32 @@ def test_with_dropout_disagreement_is_added_to_the_loss():
     torch.testing.assert_close(losses[1].nll, losses[0].nll)
 
 
+def windows(count: int) -> list[Batch]:
+    """Rows of one long text, as language models read it."""
+    text = torch.randint(4, V, (6, 9 * count + 1), generator=torch.Generator().manual_seed(2))
+    text[:, 0] = BOS
+    ends = torch.full((6, 1), EOS)
+    source = Padded(ends, ends == EOS)
+    cuts = range(0, 9 * count, 9)
+    return [Batch(source, text[:, i : i + 9], text[:, i + 1 : i + 10], list(range(6))) for i in cuts]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("consistency", [0.0, 5.0])
-@pytest.mark.parametrize("name", MODELS.names())
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_recorded_steps_equal_plain_ones(name, consistency):
     """Each shape is computed, then recorded, then replayed: with dropout, and the same seeds, to the same gradients."""
+    check_recording(name, batches(6, fill=256) * 3, consistency)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", LANGUAGE_MODELS)
+def test_recorded_steps_of_language_models_carry_the_same_state(name):
+    check_recording(name, windows(12), 0.0)
+
+
+def check_recording(name: str, work: list[Batch], consistency: float) -> None:
     model = make(dropout=0.3, device="cuda", name=name)
-    work = batches(6, fill=256) * 3
     outcomes = []
     for record in (False, True):
         compute = gradients(model, consistency=consistency, record=record)

@@ -17,6 +17,7 @@ from regard.training.config import TrainConfig
 from regard.training.log import read_metrics
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
+from regard.training.texts import PairText
 
 
 def store(rows: int = 24) -> TokenStore:
@@ -30,13 +31,13 @@ def trainer(folder, **settings) -> Trainer:
     config = TransformerConfig(width=16, layers=1, heads=2, dropout=0.0)
     model = build_model("transformer", config, source_vocabulary=20, target_vocabulary=20, shared=True)
     train = TrainConfig(**{"threads": 1, "workers": 0, "batch_tokens": 40, "warmup": 2, **settings})
-    return Trainer(model, store(), None, train, folder, torch.device("cpu"), Reporter(quiet=True))
+    return Trainer(model, PairText(store()), None, train, folder, torch.device("cpu"), Reporter(quiet=True))
 
 
 def gradients(folder, groups: list[list[int]], monkeypatch) -> dict[str, torch.Tensor]:
     """The gradients of one step over micro-batches of the given rows."""
     subject = trainer(folder)
-    drawn = [Drawn(collate(subject.store.source, subject.store.target, rows), 0, Place(0, 1)) for rows in groups]
+    drawn = [Drawn(collate(store().source, store().target, rows), 0, Place(0, 1)) for rows in groups]
     seen: dict[str, torch.Tensor] = {}
     monkeypatch.setattr(
         subject.optimizer,

@@ -103,7 +103,7 @@ class LineStream:
         return self.count
 
 
-def decoded(name: str, data: bytes, raw: bool, number: int, offset: int) -> str:
+def decoded(name: str, data: bytes | bytearray, raw: bool, number: int, offset: int) -> str:
     try:
         return data.decode("utf-8", "surrogateescape" if raw else "strict")
     except UnicodeDecodeError as error:

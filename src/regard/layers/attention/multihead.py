@@ -1,5 +1,8 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2), fused when nobody looks and explicit when a recorder does.
 
+With fewer heads of keys and values than of queries it is grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245): heads
+of queries that follow each other share one head of keys and values.
+
 Masks say what to keep: True means that a query may look at a key.
 """
 
@@ -15,12 +18,13 @@ from torch import Tensor, nn
 from regard.layers.attention.relative import SchemeAtPlaces
 
 Heads = Float[Tensor, "B H N Dh"]
+KeyValueHeads = Float[Tensor, "B G N Dh"]
 
 
 def attend_heads(
     query: Float[Tensor, "B H T Dh"],
-    key: Float[Tensor, "B H S Dh"],
-    value: Float[Tensor, "B H S Dv"],
+    key: Float[Tensor, "B G S Dh"],
+    value: Float[Tensor, "B G S Dv"],
     keep: Bool[Tensor, "B #H #T S"] | None = None,
     *,
     causal: bool = False,
@@ -34,6 +38,12 @@ def attend_heads(
     """
     bias = None if relative is None else relative.bias(query)
     fused = not explicit and not (relative is not None and relative.adds_values)
+    grouped = key.shape[1] < query.shape[1]
+    if grouped and fused and bias is None and keep is None:
+        mixed = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, is_causal=causal, enable_gqa=True)
+        return mixed, None
+    if grouped:  # fused kernels do not take groups and a mask together
+        key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     if fused and bias is None:
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal)
         return mixed, None
@@ -60,17 +70,44 @@ def unscaled(query: Heads) -> Heads:
     return query * math.sqrt(query.shape[-1])
 
 
-class SelfAttention(nn.Module):
-    """Projections of self-attention: queries, keys and values from one sequence in one matrix product."""
+def _normalised(x: Heads, norm: nn.RMSNorm) -> Heads:
+    """In the norm's own precision, which under autocast is higher than that of the heads."""
+    return norm(x.to(norm.weight.dtype)).to(x.dtype)
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0, scaling: bool = True):
+
+class SelfAttention(nn.Module):
+    """Projections of self-attention: queries, keys and values from one sequence in one matrix product.
+
+    `kv_heads` (0: as `heads`) divides `heads`. `qk_norm` normalises the queries and the keys of each head by their root mean
+    square, each with a learned scale (Henry et al. 2020; Dehghani et al. 2023), before positions turn them.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float = 0.0,
+        scaling: bool = True,
+        *,
+        kv_heads: int = 0,
+        qk_norm: bool = False,
+        bias: bool = True,
+    ):
         super().__init__()
         self.heads, self.dropout, self.scaling = heads, dropout, scaling
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
+        self.kv_heads, self.head_width = kv_heads or heads, width // heads
+        self.query_key_value = nn.Linear(width, (heads + 2 * self.kv_heads) * self.head_width, bias=bias)
+        self.out = nn.Linear(width, width, bias=bias)
+        self.query_norm = nn.RMSNorm(self.head_width, eps=1e-5) if qk_norm else None
+        self.key_norm = nn.RMSNorm(self.head_width, eps=1e-5) if qk_norm else None
 
-    def project(self, x: Float[Tensor, "B N D"], relative: SchemeAtPlaces | None = None) -> tuple[Heads, Heads, Heads]:
-        q, k, v = self.query_key_value(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+    def project(
+        self, x: Float[Tensor, "B N D"], relative: SchemeAtPlaces | None = None
+    ) -> tuple[Heads, KeyValueHeads, KeyValueHeads]:
+        heads = self.query_key_value(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+        q, k, v = heads.split((self.heads, self.kv_heads, self.kv_heads), dim=1)
+        if self.query_norm is not None and self.key_norm is not None:
+            q, k = _normalised(q, self.query_norm), _normalised(k, self.key_norm)
         q = q if self.scaling else unscaled(q)
         return (q, k, v) if relative is None else (relative.turn(q), relative.turn(k), v)
 

@@ -1,0 +1,70 @@
+"""The verbs of language models, `generate` and `next`: thin layers, whose imports are inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.imports import whole_imports
+
+ModelOption = Annotated[Path | None, typer.Option("--model", "-m", help="The run folder of a language model.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+
+
+def add_text_verbs(app: typer.Typer) -> None:
+    app.command()(generate)
+    app.command("next")(next_)
+
+
+def generate(
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", help="Text to go on from. Without it, standard input; or nothing.")
+    ] = None,
+    model: ModelOption = None,
+    method: Annotated[str | None, typer.Option(help="sample (the default), greedy or beam.")] = None,
+    samples: Annotated[int, typer.Option(help="How many texts to write.")] = 1,
+    max_tokens: Annotated[int | None, typer.Option(help="Most tokens to write.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is tamer, above 1 wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam search: hypotheses kept.")] = None,
+    echo: Annotated[
+        bool | None, typer.Option("--echo/--no-echo", help="Write the prompt first. Default: on a terminal.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per text: tokens and log-probabilities.")
+    ] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Write text after a prompt with a language model, as its tokens come."""
+    with whole_imports():
+        from regard.cli.generate import run_generate
+
+    wishes = {
+        "samples": samples, "method": method, "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p, "min_p": min_p, "seed": seed, "beam": beam,
+    }  # fmt: skip
+    run_generate(prompt, model, wishes, echo, as_json, device)
+
+
+def next_(
+    prompt: Annotated[list[str] | None, typer.Argument(help="The text so far. Without it, standard input.")] = None,
+    model: ModelOption = None,
+    top: Annotated[int, typer.Option(help="How many words to show.")] = 10,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens, which may be parts of words.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per word.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """The most probable next words after a text, with their probabilities."""
+    with whole_imports():
+        from regard.cli.next_words import run_next
+
+    run_next(prompt, model, top, tokens, as_json, device)

@@ -1,0 +1,202 @@
+"""How tokenizers are made from text: what each kind is built of, and how its vocabulary is chosen.
+
+The same text and settings always give the same vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import tokenizers as hf
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.core.errors import ConfigError, TokenizerError
+from regard.core.types import SPECIALS, UNK
+from regard.data.unigram import train_unigram
+
+PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
+SPACE = "▁"
+BYTES = 256
+OF_BYTES = ("byte", "bytebpe")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """What the tokens are.
+
+    `word` cuts punctuation off, `space` takes what stands between white space as it is (for text that is tokenised already),
+    `bytebpe` is GPT-2's: pieces of bytes, which give every text back to the last line break.
+    """
+
+    kind: Literal["bpe", "unigram", "word", "char", "byte", "space", "bytebpe"] = "bpe"
+    size: int = 8000  # at most so many tokens; char and byte take what they need
+    joint: bool = True  # one vocabulary for both languages
+    lowercase: bool = False
+    normalize: Literal["nfc", "nfkc", "none"] = "nfc"  # byte, bytebpe and space never normalise
+    min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
+    split_digits: bool = True  # of bpe, unigram and word
+    lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
+
+    def __post_init__(self) -> None:
+        least = BYTES + len(SPECIALS) if self.kind == "bytebpe" else 2 * len(SPECIALS) + 1
+        if self.size < least:
+            what = f"{self.size} tokens are too few"
+            if self.kind == "bytebpe":
+                what += f": bytes and special tokens are {least}"
+            raise ConfigError("setting tokenizer.size", what, f"Use at least {max(100, least)}")
+        if self.min_count < 1:
+            raise ConfigError("setting tokenizer.min_count", f"it is {self.min_count}", "Use 1 or more")
+        if self.lines < 0:
+            raise ConfigError("setting tokenizer.lines", f"it is {self.lines}", "Use 0 or more")
+
+
+def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) -> hf.Tokenizer:
+    """A tokenizer made from text, which is gone through twice."""
+    inner = _untrained(config)
+    if config.kind == "bytebpe":
+        _train_bytes(inner, texts, config, tags)
+    elif config.kind == "byte":
+        inner.model = models.BPE(_numbered([*SPECIALS, *tags, *byte_names()]), [], unk_token=SPECIALS[UNK])
+    else:
+        words = _count_words(texts, inner)
+        if not words:
+            raise _no_text()
+        if config.kind == "bpe":
+            _train_bpe(inner, texts, words, config, tags)
+        else:
+            inner.model = _model(words, config, tags)
+    inner.add_special_tokens([*SPECIALS, *tags])
+    return inner
+
+
+def _no_text() -> TokenizerError:
+    return TokenizerError("tokenizer", "there is no text to train it on", "Give a corpus that is not empty")
+
+
+def _untrained(config: TokenizerConfig) -> hf.Tokenizer:
+    """A tokenizer with everything but its vocabulary."""
+    inner = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK]))
+    steps: list[normalizers.Normalizer] = []
+    if config.kind not in OF_BYTES:
+        if config.kind != "space":
+            steps += {"nfc": [normalizers.NFC()], "nfkc": [normalizers.NFKC()], "none": []}[config.normalize]
+        # A literal "▁" would turn into a space.
+        steps += [normalizers.Replace(SPACE, "_"), normalizers.Replace(Regex(r"\s+"), " ")]
+        steps += [normalizers.Strip()]
+    if config.lowercase:
+        steps.append(normalizers.Lowercase())
+    if steps:
+        inner.normalizer = normalizers.Sequence(steps)  # type: ignore[assignment]
+    if config.kind in OF_BYTES:
+        set_bytes(inner, cut=config.kind == "bytebpe")
+    elif config.kind == "char":
+        inner.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, "never", split=True)  # type: ignore[assignment]
+        inner.decoder = decoders.Metaspace(SPACE, "never", split=True)  # type: ignore[assignment]
+    elif config.kind == "space":
+        # The space before it is part of a word, so that no word, "</s>" neither, is the same as a special token.
+        words: list[Any] = [pre_tokenizers.Metaspace(SPACE, "always", split=True)]
+        inner.pre_tokenizer = pre_tokenizers.Sequence(words)  # type: ignore[assignment]
+        unknown = decoders.Replace(Regex(f"^{SPECIALS[UNK]}$"), SPACE + SPECIALS[UNK])  # a word like others
+        joined: list[Any] = [unknown, decoders.Metaspace(SPACE, "always", split=True)]
+        inner.decoder = decoders.Sequence(joined)  # type: ignore[assignment]
+    else:
+        # Punctuation stands alone, so that no piece joins a word with its comma, nor spells a special token.
+        # The space before it goes with it: text that is tokenised already (" ,") does not get twice the pieces.
+        punctuation = pre_tokenizers.Split(Regex(PUNCTUATION), "isolated")
+        cuts: list[Any] = [pre_tokenizers.Metaspace(SPACE, "always", split=True), punctuation]
+        cuts += [pre_tokenizers.Digits(individual_digits=True)] if config.split_digits else []
+        inner.pre_tokenizer = pre_tokenizers.Sequence(cuts)  # type: ignore[assignment]
+        inner.decoder = decoders.Metaspace(SPACE, "always", split=True)  # type: ignore[assignment]
+    return inner
+
+
+def set_bytes(inner: hf.Tokenizer, *, cut: bool) -> None:
+    """Lets a tokenizer work on the bytes of a text, `cut` into words by GPT-2's regular expression or not."""
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=cut)  # type: ignore[assignment]
+    inner.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+
+
+def _count_words(texts: Iterable[str], inner: hf.Tokenizer) -> Counter[str]:
+    """How often each unit between the pre-tokenizer's cuts occurs."""
+    written: Counter[str] = Counter()
+    for text in texts:
+        written.update(text.split())
+    words: Counter[str] = Counter()
+    for word, count in written.items():
+        normal = inner.normalizer.normalize_str(word) if inner.normalizer else word
+        for unit, _ in inner.pre_tokenizer.pre_tokenize_str(normal):
+            words[unit] += count
+    return words
+
+
+def _alphabet(words: Mapping[str, int], most: int) -> list[str]:
+    """The most frequent characters, in the order of their code points."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:most])
+
+
+def _train_bpe(
+    inner: hf.Tokenizer, texts: Iterable[str], words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]
+) -> None:
+    # The trainer's own choice of an alphabet breaks ties by the order of a hash table: give it a fixed one.
+    _merge(inner, texts, config, tags, _alphabet(words, config.size - len(SPECIALS) - len(tags)))
+
+
+def _train_bytes(inner: hf.Tokenizer, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) -> None:
+    for tag in tags:
+        if not any(character.isalnum() for character in tag):
+            # GPT-2's expression cuts between letters and punctuation, so that only such a tag could be one piece of text.
+            what = "a text may spell it as one piece of bytes"
+            raise ConfigError(f"tag {tag}", what, "Use a tag with letters, or tokenizer.kind=bpe")
+    if config.size < BYTES + len(SPECIALS) + len(tags):
+        what = f"{config.size} tokens are too few for bytes, special tokens and {len(tags)} tags"
+        raise ConfigError("setting tokenizer.size", what, f"Use at least {BYTES + len(SPECIALS) + len(tags)}")
+    if not any(texts):
+        raise _no_text()
+    _merge(inner, texts, config, tags, byte_names())
+
+
+def _merge(
+    inner: hf.Tokenizer, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str], alphabet: list[str]
+) -> None:
+    trainer = trainers.BpeTrainer(
+        vocab_size=config.size,
+        min_frequency=config.min_count,
+        special_tokens=[*SPECIALS, *tags],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts, trainer)
+
+
+def _model(words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]) -> models.Model:
+    """The model of every kind that is not merged."""
+    unknown = SPECIALS[UNK]
+    specials = [*SPECIALS, *tags]
+    if config.kind == "unigram":
+        pieces = train_unigram(words, config.size - len(specials))
+        return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
+    if config.kind in ("word", "space"):
+        # "<unk>" between spaces is what others wrote for an unknown word: not in the vocabulary, it is unknown here too
+        frequent = [word for word, count in words.items() if count >= config.min_count and word != SPACE + unknown]
+        frequent.sort(key=lambda word: (-words[word], word))
+        return models.WordLevel(_numbered([*specials, *frequent[: config.size - len(specials)]]), unk_token=unknown)
+    return models.BPE(_numbered([*specials, *sorted({SPACE, *_alphabet(words, 1 << 24)})]), [], unk_token=unknown)
+
+
+def _numbered(tokens: Sequence[str]) -> dict[str, int]:
+    return {token: i for i, token in enumerate(tokens)}
+
+
+def byte_names() -> list[str]:
+    """The printable character by which Hugging Face writes each byte: itself, or the next one free from 256 on."""
+    printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(BYTES) if byte not in printable]
+    return [chr(byte) if byte in printable else chr(BYTES + others.index(byte)) for byte in range(BYTES)]

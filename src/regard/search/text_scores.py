@@ -1,0 +1,90 @@
+"""Log-probabilities of running text under a language model: every token once, in bounded memory.
+
+The text is one stream, in which each document is followed by EOS; EOS is read as BOS. A model whose state is carried in
+training reads it from end to end. Any other reads overlapping windows, and of each only what no window before has scored.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.core.errors import ModelError
+from regard.core.types import EOS, PAD, Padded
+from regard.data.token_stream import TokenStream, scoring_windows
+from regard.models.base import LanguageModel
+from regard.search.forcing import SCORE_CELLS
+
+CARRIED_TOKENS = 1024  # read at once where the state is carried
+WINDOW_TOKENS = {"cpu": 1 << 12}  # of all windows read at once
+WINDOW_TOKENS_ELSEWHERE = 1 << 16
+
+
+def stream_scores(
+    model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int, stride: int
+) -> Iterator[np.ndarray]:
+    """log P(token | all before) of a stream of token ids, in order, in parts, as float64.
+
+    `context` and `stride` (from 1 to `context`) are for models that do not carry their state: a window has `context` tokens
+    and begins `stride` after the one before, so that all but the first `context` tokens are scored with at least
+    `context - stride` tokens before them.
+    """
+    if model.training:
+        raise ModelError("scoring", "the model is in training mode, with dropout on", "Call model.eval() first")
+    if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < model.output.vocabulary:
+        what = f"the text has a token outside the vocabulary of {model.output.vocabulary}"
+        raise ModelError("scoring", what, "Use the model's own tokenizer")
+    parts = _carried(model, tokens, device) if model.carries else _windows(model, tokens, device, context, stride)
+    while True:
+        with torch.inference_mode():  # not around a yield: it is for this work alone
+            part = next(parts, None)
+        if part is None:
+            return
+        if np.isnan(part).any():
+            raise ModelError("scoring", "the model's scores are not numbers", "Check how it was trained")
+        yield part
+
+
+def _carried(model: LanguageModel, tokens: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
+    stream = TokenStream(tokens)
+    memory, state = model.start(_nothing(1, device), capacity=CARRIED_TOKENS)
+    for begin in range(0, len(tokens), CARRIED_TOKENS):
+        read, wanted = stream.windows(np.array([begin]), min(CARRIED_TOKENS, len(tokens) - begin))
+        hidden, state = model.advance(torch.from_numpy(read)[:, None].to(device), memory, state)
+        yield _own(model, hidden[0, 0], wanted[0])
+
+
+def _windows(
+    model: LanguageModel, tokens: np.ndarray, device: torch.device, context: int, stride: int
+) -> Iterator[np.ndarray]:
+    stream = TokenStream(tokens)
+    most = max(1, WINDOW_TOKENS.get(device.type, WINDOW_TOKENS_ELSEWHERE) // context)
+    windows = scoring_windows(len(tokens), context, stride)
+    for width, same in itertools.groupby(windows, key=lambda window: window.end - window.begin):
+        while some := list(itertools.islice(same, most)):
+            read, wanted = stream.windows(np.array([window.begin for window in some]), width)
+            source = _nothing(len(some), device)
+            hidden = cast(Any, model)(source, torch.from_numpy(read).to(device)).hidden
+            firsts = [window.first - window.begin for window in some]
+            scored = torch.cat([rows[first:] for rows, first in zip(hidden, firsts, strict=True)])
+            yield _own(model, scored, np.concatenate([w[first:] for w, first in zip(wanted, firsts, strict=True)]))
+
+
+def _nothing(rows: int, device: torch.device) -> Padded:
+    """A source for models that have none."""
+    source = torch.full((rows, 1), EOS, device=device)
+    return Padded(source, source != PAD)
+
+
+def _own(model: LanguageModel, hidden: Float[Tensor, "N D"], wanted: np.ndarray) -> np.ndarray:
+    rows = max(1, SCORE_CELLS // model.output.vocabulary)
+    targets: Int[Tensor, "N"] = torch.from_numpy(wanted).to(hidden.device)
+    pairs = zip(hidden.split(rows), targets.split(rows), strict=True)
+    own = [model.output.scores(h).gather(-1, w[:, None])[:, 0] for h, w in pairs]
+    return torch.cat(own).cpu().double().numpy()

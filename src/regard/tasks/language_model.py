@@ -1,0 +1,451 @@
+"""Language models: text that goes on, the next words, and how probable a text is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast, overload
+
+import numpy as np
+import torch
+
+from regard.core import config as configuration
+from regard.core.device import choose_device
+from regard.core.errors import ConfigError, DataError, ModelError
+from regard.core.types import EOS, SPECIALS, UNK, pad_rows
+from regard.data.token_stream import TokenStream
+from regard.data.tokenizers import Tokenizer, TokenizerPair
+from regard.models.base import LanguageModel, Writer
+from regard.search.config import SearchConfig
+from regard.search.forcing import score_pairs
+from regard.search.search import search as search_texts
+from regard.search.search import stream as stream_tokens
+from regard.search.text_scores import stream_scores
+from regard.tasks.folder import load_model
+from regard.tasks.next_words import NextWord, next_tokens, next_words
+from regard.tasks.text_pieces import Pieces, text_after
+from regard.tasks.translation import PairScore, batches
+
+Method = Literal["greedy", "sample", "beam"]
+MAX_PROMPT_CHARACTERS = 1_000_000
+MOST_AT_ONCE = 2048  # tokens of a text that is scored in one piece; longer ones are read as a stream
+USUAL_CONTEXT = 512  # of a window, where neither the model nor its run says one
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+UNKNOWN = SPECIALS[UNK]
+SHOWN = 8  # unknown words or characters that a warning names
+
+
+class OtherModel(Protocol):
+    """What a language model can be mixed with, such as `regard.evaluation.trigram.Trigram`."""
+
+    def log_probs(self, tokens: Any) -> np.ndarray:
+        """log P of each token of a stream (EOS ends a document)."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """One text that goes on from a prompt."""
+
+    text: str  # what comes after the prompt
+    log_prob: float  # of what was written and, if finished, of the end
+    tokens: list[str]
+    token_log_probs: list[float]  # one per token, and one for the end if finished
+    finished: bool  # False: cut at the maximum length
+
+    def to_plain(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextScore:
+    """How probable a text is.
+
+    Words are what stands between white space, and one end per document (as Mikolov counts: 82,430 in the Penn Treebank's test
+    text). Bytes are those of UTF-8, and one per document for its end. Perplexities per word and per byte compare models with
+    different tokenizers, as long as `unknown` is 0 or the same: a text's unknown parts are all one and the same token, which is
+    easier to write than they are. White space that a tokenizer does not keep is not predicted, but counted.
+    """
+
+    nll: float  # -log P of all tokens, natural logarithm
+    tokens: int  # EOS of every document included
+    words: int
+    bytes: int
+    documents: int
+    unknown: int = 0  # tokens that stand for what the vocabulary lacks
+
+    @property
+    def perplexity(self) -> float:
+        """Per token of the model's own tokenizer."""
+        return _exp(self.nll / self.tokens)
+
+    @property
+    def word_perplexity(self) -> float:
+        return _exp(self.nll / self.words)
+
+    @property
+    def byte_perplexity(self) -> float:
+        return _exp(self.nll / self.bytes)
+
+    @property
+    def bits_per_byte(self) -> float:
+        return self.nll / self.bytes / math.log(2)
+
+    def to_plain(self) -> dict[str, Any]:
+        names = ("perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte")
+        return {**dataclasses.asdict(self), **{name: getattr(self, name) for name in names}}
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+class TextModel:
+    """A language model with its tokenizer and search settings. `regard.load(folder)` makes one."""
+
+    def __init__(
+        self,
+        model: Writer,
+        tokenizers: TokenizerPair,
+        search: SearchConfig | None = None,
+        *,
+        device: torch.device | str = "cpu",
+        config: dict[str, Any] | None = None,
+        folder: Path | None = None,
+    ):
+        if "continues" not in model.capabilities:
+            raise ModelError(type(model).__name__, "this model is no language model", "Use one, such as gpt or lstmlm")
+        self.model: LanguageModel = cast(LanguageModel, model.to(device).eval())
+        self.tokenizers = tokenizers
+        self.search = search or SearchConfig()
+        self.device = torch.device(device)
+        self.config, self.folder = config or {}, folder
+
+    @classmethod
+    def load(cls, folder: Path | str, device: str = "auto") -> TextModel:
+        """The model of a run folder."""
+        folder = Path(folder)
+        chosen = choose_device(device)
+        model, tokenizers, config = load_model(folder)
+        settings = configuration.build(SearchConfig, config.get("search", {}), "search")
+        return cls(model, tokenizers, settings, device=chosen, config=config, folder=folder)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.tokenizers.target
+
+    @property
+    def context(self) -> int:
+        """Tokens of a window in which the model reads running text: its limit, or what it was trained with, if that is less."""
+        train = self.config.get("train")
+        trained = train.get("window") if isinstance(train, dict) else None
+        known = (self.model.limits.target, getattr(getattr(self.model, "config", None), "context", None), trained)
+        return min([value for value in known if isinstance(value, int) and value > 0], default=USUAL_CONTEXT)
+
+    # --- writing
+
+    def settings(
+        self,
+        *,
+        samples: int = 1,
+        method: Method | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        seed: int | None = None,
+        beam: int | None = None,
+    ) -> SearchConfig:
+        """The settings of search for these wishes; what is not given is the model's own.
+
+        Without a method, text is drawn at random, or searched for if a beam is given. Text may repeat itself as it likes
+        (`max_repeat` is 0): a guard against loops would forbid legal text such as a row of dots.
+        """
+        chosen = method or ("beam" if beam is not None else "sample")
+        if chosen not in ("greedy", "sample", "beam"):
+            raise ConfigError("method", f"{chosen!r} is not one of greedy, sample, beam", "Choose one of them")
+        drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
+        changes: dict[str, Any] = {name: value for name, value in drawn.items() if value is not None}
+        if changes and chosen != "sample":
+            todo = "Leave one of the two out"
+            raise ConfigError(next(iter(changes)), f"it is for sampling, and the method is {chosen}", todo)
+        if beam is not None and chosen != "beam":
+            raise ConfigError(
+                "beam", f"it is for a beam search, and the method is {chosen}", "Leave one of the two out"
+            )
+        if chosen == "greedy" and samples != 1:
+            raise ConfigError(
+                "samples", f"{samples} texts, and the likeliest next token gives only one", "Use another method"
+            )
+        if max_tokens is not None:
+            changes |= {"max_length": max_tokens, "min_length": min(self.search.min_length, max(0, max_tokens))}
+        width = 1 if chosen != "beam" else max(samples, beam if beam is not None else self.search.beam)
+        changes |= {
+            "method": "sample" if chosen == "sample" else "beam",
+            "nbest": samples,
+            "max_repeat": 0,
+            "coverage": 0.0,
+        }
+        if chosen != "sample":
+            changes |= {"beam": width}
+        if width == 1:
+            changes |= {"stop": "full"}  # with one hypothesis, a text that ends has ended
+        return configuration.build(SearchConfig, {**dataclasses.asdict(self.search), **changes}, "search")
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        samples: int = 1,
+        method: Method | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        seed: int | None = None,
+        beam: int | None = None,
+    ) -> str | list[str]:
+        """Text that follows a prompt: one, or a list where more than one sample is asked for. See `settings`.
+
+        An empty prompt is the beginning of a text; so is one of white space alone, unless the tokenizer keeps white space.
+        The same prompt, settings and seed give the same text.
+        """
+        config = self.settings(
+            samples=samples, method=method, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
+            min_p=min_p, seed=seed, beam=beam,
+        )  # fmt: skip
+        self.check_room(prompt, max_tokens)
+        texts = [found.text for found in self.generations(prompt, search=config)]
+        return texts[0] if samples == 1 else texts
+
+    @overload
+    def generations(self, prompts: str, *, search: SearchConfig | None = None) -> list[Generation]: ...  # pyright: ignore[reportOverlappingOverload]: a str is a Sequence[str] too
+    @overload
+    def generations(self, prompts: Sequence[str], *, search: SearchConfig | None = None) -> list[list[Generation]]: ...
+    def generations(
+        self, prompts: str | Sequence[str], *, search: SearchConfig | None = None
+    ) -> list[Generation] | list[list[Generation]]:
+        """Texts that follow a prompt, or each of several, with tokens and log-probabilities. `search`: see `settings`.
+
+        What is written after a prompt does not depend on the others.
+        """
+        config = search or self.settings()
+        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        ids = [self._read(text) for text in texts]
+        found: list[list[Generation]] = [[] for _ in texts]
+        self.model.eval()
+        budget = max(1, (1 << (12 if self.device.type == "cpu" else 17)) // config.hypotheses)
+        scores = 1 << (25 if self.device.type == "cpu" else 28)
+        most_rows = max(1, scores // (config.hypotheses * self.model.output.vocabulary))
+        for rows in batches([len(tokens) + min(config.max_length, 256) for tokens in ids], budget, most_rows):
+            results = search_texts(self.model, self._nothing(len(rows)), config, [ids[row] for row in rows])
+            for row, many in zip(rows, results, strict=True):
+                found[row] = [self._generation(ids[row], h.tokens, h.token_log_probs, h.finished) for h in many]
+        return found[0] if isinstance(prompts, str) else found
+
+    def _generation(self, prompt: list[int], tokens: list[int], log_probs: list[float], finished: bool) -> Generation:
+        new, own = tokens[len(prompt) :], log_probs[len(prompt) :]
+        text = text_after(self.tokenizer, prompt, new)
+        return Generation(text, math.fsum(own), self.tokenizer.pieces(new), own, finished)
+
+    def stream(
+        self,
+        prompt: str = "",
+        *,
+        method: Method | None = None,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        min_p: float | None = None,
+        seed: int | None = None,
+    ) -> Iterator[str]:
+        """What `generate` gives for one sample, or greedily, in pieces of text as the tokens come."""
+        if method == "beam":
+            raise ConfigError(
+                "method", "a beam search knows its text only at the end", "Use greedy or sample, or generate()"
+            )
+        config = self.settings(
+            method=method,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            min_p=min_p,
+            seed=seed,
+        )
+        self.check_room(prompt, max_tokens)
+        return self.pieces(prompt, search=config)
+
+    def pieces(self, prompt: str, *, search: SearchConfig) -> Iterator[str]:
+        """The same with whole settings: those of one sample, or of a beam of one."""
+        return self._pieces(self._read(prompt), search)  # what is wrong with the prompt is said now
+
+    def _pieces(self, prompt: list[int], config: SearchConfig) -> Iterator[str]:
+        pieces = Pieces(self.tokenizer, prompt)
+        self.model.eval()
+        for written in stream_tokens(self.model, self._nothing(1), config, [prompt]):
+            if written.token != EOS and (text := pieces.add(written.token)):
+                yield text
+        if text := pieces.end():
+            yield text
+
+    def next_words(self, prompt: str = "", top: int = 10, *, tokens: bool = False) -> list[NextWord]:
+        """The most probable next words with their probabilities; with `tokens`, the next tokens, which may be parts of words.
+
+        Rows unpack as (text, probability, kind); see `NextWord`. A word's text has the white space before it, if there is any:
+        without it, the word goes on where the prompt stops. The end of the text is shown as `</s>`, kind "end".
+        """
+        self.model.eval()
+        find = next_tokens if tokens else next_words
+        return find(self.model, self.tokenizer, self._read(prompt), top, self.device)
+
+    # --- reading
+
+    def _nothing(self, rows: int) -> Any:
+        return pad_rows([[EOS]] * rows).to(self.device)
+
+    def _read(self, prompt: str) -> list[int]:
+        """The tokens of a prompt. Parts of it that are not in the vocabulary are named in a warning."""
+        if not isinstance(prompt, str):
+            raise DataError("prompt", "it is not a text", "Give a str")
+        if len(prompt) > MAX_PROMPT_CHARACTERS:
+            what = f"it has {len(prompt):,} characters, more than {MAX_PROMPT_CHARACTERS:,}"
+            raise DataError("prompt", what, "Give its end only")
+        (ids,) = self.tokenizer.encode([prompt])
+        if UNK in ids and (unknown := self._unknown(prompt)):
+            if not self.tokenizer.decode([[i for i in ids if i != UNK]])[0].strip():
+                what = f"all of it is unknown to the model ({unknown})"
+                raise DataError("prompt", what, "Use words like those it was trained on")
+            said = f"The prompt has what the model has never seen, and reads as {UNKNOWN}: {unknown}."
+            warnings.warn(said, stacklevel=3)
+        return ids
+
+    def _unknown(self, text: str) -> str:
+        """The words or characters that have no token of their own; not the word <unk>, where the tokenizer reads it as such."""
+        found: dict[str, None] = {}
+        meant = {UNKNOWN} if self.tokenizer.decode([[UNK]]) == [UNKNOWN] else set()
+        for word in dict.fromkeys(text.split()):
+            (ids,) = self.tokenizer.encode([word])
+            if UNK not in ids or word in meant:
+                continue
+            single = dict.fromkeys(word)
+            letters = [c for c, one in zip(single, self.tokenizer.encode(list(single)), strict=True) if UNK in one]
+            found |= dict.fromkeys(letters if letters and (ids != [UNK] or len(word) == 1) else [word[:40]])
+            if len(found) > SHOWN:
+                break
+        names = [repr(part) for part in found]
+        return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+    def check_room(self, prompt: str, max_tokens: int | None) -> None:
+        """Warns where fewer tokens can follow a prompt than are asked for."""
+        limit = self.model.limits.target
+        if max_tokens is None or limit is None:
+            return
+        room = limit - 1 - len(self.tokenizer.encode([prompt])[0])
+        if 0 < room < max_tokens:
+            warnings.warn(
+                f"At most {room} tokens are written after this prompt, not {max_tokens}: the model's context is {limit} tokens.",
+                stacklevel=3,
+            )
+
+    def score(self, texts: Sequence[str], *, batch_tokens: int = 4096) -> list[PairScore]:
+        """How probable the model finds each text by itself, from its beginning to its end: of every token, the end last.
+
+        A text longer than the model's context is read in windows, as by `perplexity`.
+        """
+        if isinstance(texts, str):
+            raise DataError("texts", "they are a single text", "Give a list of texts")
+        ids = self.tokenizer.encode(list(texts))
+        at_once = min(MOST_AT_ONCE, self.context)
+        results: list[PairScore | None] = [None] * len(ids)
+        self.model.eval()
+        short = [row for row, tokens in enumerate(ids) if len(tokens) + 1 <= at_once]
+        for group in batches([len(ids[row]) + 1 for row in short], batch_tokens):
+            rows = [short[i] for i in group]
+            scored = score_pairs(self.model, self._nothing(len(rows)), [ids[row] for row in rows])
+            for row, (total, each) in zip(rows, scored, strict=True):
+                results[row] = PairScore(total, self.tokenizer.pieces(ids[row]), each)
+        for row, tokens in enumerate(ids):
+            if results[row] is None:
+                each = np.concatenate(list(self._scores(np.array([*tokens, EOS]), self.context, 0))).tolist()
+                results[row] = PairScore(math.fsum(each), self.tokenizer.pieces(tokens), each)
+        return [result for result in results if result is not None]
+
+    def perplexity(
+        self,
+        documents: Iterable[str],
+        *,
+        context: int = 0,
+        stride: int = 0,
+        trigram: OtherModel | None = None,
+        weight: float = 0.5,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> TextScore:
+        """How probable documents are, read as one text, as in training: each is followed by EOS, which is read as BOS.
+
+        A model that carries its state in training (rnnlm, lstmlm, nplm) reads it from end to end. Any other reads windows of
+        `context` tokens (0: its own), each `stride` after the one before (0: half the context); of each window only what the
+        one before has not scored counts, so that every token is scored once, with at least `context - stride` tokens before it.
+        With `trigram`, P = weight P(model) + (1 - weight) P(trigram). `progress` hears how many of all tokens are done.
+        See `TextScore` for what counts as a word and as a byte.
+        """
+        if isinstance(documents, str):
+            raise DataError("documents", "they are a single text", "Give a list of documents")
+        if not 0 <= weight <= 1:
+            raise ConfigError("weight", f"{weight} is not from 0 (the trigram alone) to 1", "Give such a part")
+        tokens, count = self._stream_of(documents)
+        self.model.eval()
+        other = None if trigram is None else np.asarray(trigram.log_probs(tokens), dtype=np.float64)
+        total, done = [], 0
+        for part in self._scores(tokens, context, stride):
+            if other is not None:
+                part = _mixed(part, other[done : done + len(part)], weight)
+            total.append(float(part.sum()))
+            done += len(part)
+            if progress is not None:
+                progress(done, len(tokens))
+        return dataclasses.replace(count, nll=-math.fsum(total), tokens=done, unknown=int((tokens == UNK).sum()))
+
+    def _scores(self, tokens: np.ndarray, context: int, stride: int) -> Iterator[np.ndarray]:
+        if (context or stride) and self.model.carries and context != self.context:
+            what = "this model carries its state through the whole text, and reads no windows"
+            raise ConfigError("context", what, "Leave context and stride out")
+        limit = self.model.limits.target
+        context = context or self.context
+        stride = stride or max(1, context // 2)
+        if context < 1 or (limit is not None and context > limit):
+            raise ConfigError("context", f"{context} tokens are not from 1 to the model's {limit}", "Give fewer")
+        if not 1 <= stride <= context:
+            raise ConfigError("stride", f"{stride} is not from 1 to the context of {context}", "Give fewer")
+        return stream_scores(self.model, tokens, self.device, context=context, stride=stride)
+
+    def _stream_of(self, documents: Iterable[str]) -> tuple[np.ndarray, TextScore]:
+        """The tokens of all documents, each followed by EOS; and what is counted of the text."""
+        counts = [0, 0, 0]
+
+        def counted() -> Iterator[str]:
+            for text in documents:
+                for i, more in enumerate((len(text.split()) + 1, len(text.encode()) + 1, 1)):
+                    counts[i] += more
+                yield text
+
+        tokens = TokenStream.from_documents(counted(), self.tokenizer).tokens
+        if not len(tokens):
+            raise DataError("documents", "there are none", "Give at least one")
+        words, size, count = counts
+        return tokens, TextScore(0.0, 0, words, size, count)
+
+
+def _mixed(own: np.ndarray, other: np.ndarray, weight: float) -> np.ndarray:
+    if weight in (0, 1):
+        return own if weight else other
+    return np.logaddexp(own + math.log(weight), other + math.log(1 - weight))
+
+
+__all__ = ["Generation", "NextWord", "TextModel", "TextScore"]

@@ -1,0 +1,157 @@
+"""A run on plain text, from the text to the measured language model."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from regard.core import config as configuration
+from regard.core.device import choose_device
+from regard.core.errors import ConfigError
+from regard.core.files import MANIFEST, write_json, write_manifest
+from regard.data.documents import TextCorpus, load_text
+from regard.data.token_stream import TokenStream
+from regard.data.tokenizers import Tokenizer, TokenizerPair
+from regard.evaluation.metrics import Score
+from regard.models.base import LanguageModel, Writer
+from regard.search.text_scores import stream_scores
+from regard.tasks.folder import CONFIG, DATA, FORMAT, tokenizer_names
+from regard.tasks.language_model import TextModel, TextScore
+from regard.training.config import RunConfig, build_run_config
+from regard.training.loop import Trainer
+from regard.training.progress import Reporter
+from regard.training.run_parts import (
+    RunResult,
+    as_settings,
+    first_model,
+    go_through,
+    kept_tokenizers,
+    same_text,
+    sections,
+    set_threads,
+    write_scores,
+)
+from regard.training.text_sizes import choose_text_sizes
+from regard.training.texts import LanguageText
+from regard.training.validation import Measure
+
+
+def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], report: Reporter) -> RunResult:
+    """Goes on with a run from wherever it is. `saved` is its configuration so far."""
+    corpus = load_text(build_run_config(sections(saved)).data, report.say)
+    if not saved.get("resolved"):
+        values = request["given"]
+        if request.get("choose_sizes"):
+            chosen = _sizes(corpus, values, fine_tuning=request.get("start_from") is not None)
+            if listed := as_settings(chosen, values):
+                report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
+            values = configuration.merge(chosen, values)
+        saved = configuration.to_plain(build_run_config(values))
+    config = build_run_config(sections(saved))
+    set_threads(folder, config)
+    _record(folder, corpus, report)
+    tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, request.get("start_from"), report))
+    model = cast(LanguageModel, first_model(folder, config, tokenizers, request.get("start_from")))
+    stream = TokenStream.from_documents(corpus.train, tokenizers.target)
+    text = LanguageText(stream, model, config.train)
+    if not (folder / MANIFEST).exists():
+        size = tokenizers.target.size
+        vocabulary = {"source": size, "target": size, "shared": True}
+        plain = configuration.to_plain(config)
+        write_json(folder / CONFIG, {"format": FORMAT, "resolved": True, **plain, "vocabulary": vocabulary})
+        write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
+    device = choose_device(config.train.device)
+    report.say(
+        f"{len(stream):,} training tokens of {len(corpus.train):,} documents, {len(corpus.valid):,} for validation, "
+        f"{len(corpus.test):,} for testing; {config.model.name} with {model.parameters_count():,} parameters on {device}"
+    )
+    text_model = TextModel(model, tokenizers, config.search, device=device, config=configuration.to_plain(config))
+    trainer = Trainer(
+        model,
+        text,
+        _validation(config, corpus, tokenizers.target, text_model),
+        config.train,
+        folder,
+        device,
+        report,
+    )
+    counts = {"documents": len(corpus.train), "training_tokens": len(stream)}
+    return go_through(folder, request, trainer, lambda: _test(folder, corpus, text_model, report), counts)
+
+
+def _sizes(corpus: TextCorpus, values: dict[str, Any], fine_tuning: bool) -> dict[str, Any]:
+    given = build_run_config(values)
+    cpu = choose_device(given.train.device).type != "cuda"
+    steps = given.train.steps if "steps" in values.get("train", {}) else None
+    return choose_text_sizes(corpus.characters, type(given.model), cpu, fine_tuning=fine_tuning, steps=steps)
+
+
+def _record(folder: Path, corpus: TextCorpus, report: Reporter) -> None:
+    """Records the text's fingerprint, or on resume refuses text that is not what the run began with."""
+    if same_text(folder, corpus.fingerprint):
+        return
+    if corpus.dropped:
+        report.say(f"{corpus.dropped:,} empty documents are left out.")
+    sizes = {
+        "train": len(corpus.train),
+        "valid": len(corpus.valid),
+        "test": len(corpus.test),
+        "dropped": corpus.dropped,
+    }
+    files = {name: str(path) for name, path in corpus.files.items()}
+    write_json(folder / DATA, {"fingerprint": corpus.fingerprint, "documents": sizes, "files": files})
+
+
+def _tokenizers(config: RunConfig, corpus: TextCorpus, start_from: str | None, report: Reporter) -> TokenizerPair:
+    if start_from is not None:
+        return TokenizerPair.load(Path(start_from))
+    report.say("Training the tokenizer...")
+    return TokenizerPair.train_on_text(corpus.train, config.tokenizer)
+
+
+class _Validation:
+    """Negative log-likelihood per token of the held-out documents, read as `TextModel.perplexity` reads them."""
+
+    def __init__(self, stream: TokenStream, context: int):
+        self.stream, self.context = stream, context
+
+    def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
+        tokens, stride = self.stream.tokens, max(1, self.context // 2)
+        parts = stream_scores(cast(LanguageModel, model), tokens, device, context=self.context, stride=stride)
+        return {"valid_nll": -math.fsum(float(part.sum()) for part in parts) / len(tokens)}
+
+
+def _validation(config: RunConfig, corpus: TextCorpus, tokenizer: Tokenizer, text_model: TextModel) -> Measure | None:
+    if len(corpus.valid):
+        return _Validation(TokenStream.from_documents(corpus.valid, tokenizer), text_model.context)
+    if config.train.patience:
+        raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_text")
+    return None
+
+
+def _test(folder: Path, corpus: TextCorpus, text_model: TextModel, report: Reporter) -> dict[str, Score]:
+    part, name = (corpus.test, "test") if len(corpus.test) else (corpus.valid, "validation")
+    if not len(part):
+        return {}
+    began = time.monotonic()
+    scores = _as_scores(text_model.perplexity(part))
+    write_scores(folder, name, {"documents": len(part)}, began, scores)
+    report.say(f"On the {name} text: " + ", ".join(str(score) for score in scores.values()))
+    return scores
+
+
+def _as_scores(found: TextScore) -> dict[str, Score]:
+    details = {name: getattr(found, name) for name in ("nll", "tokens", "words", "bytes", "documents", "unknown")}
+    return {
+        "perplexity": Score("perplexity per token", found.perplexity, details=details),
+        "word_perplexity": Score(
+            "perplexity per word", found.word_perplexity, signature="words:white space, and each document's end"
+        ),
+        "bits_per_byte": Score(
+            "bits per byte", found.bits_per_byte, signature="bytes:UTF-8, and one for each document's end"
+        ),
+    }
