@@ -174,6 +174,29 @@ def test_the_gradient_is_that_of_the_sum_of_both_losses():
         )
 
 
+def test_the_classifiers_dropout_is_of_the_state_that_the_label_is_read_from():
+    model, still = (make("pre", auxiliary=0.5).train() for _ in range(2))
+    model.dropout.p = 0.5
+    target = torch.zeros(4, 1, dtype=torch.long)
+    dropped, plain = model(padded(TEXTS), target), still(padded(TEXTS), target)
+    gone = dropped.hidden == 0
+    assert 5 <= int(gone.sum()) <= 27  # of 32
+    torch.testing.assert_close(dropped.hidden[~gone], 2 * plain.hidden[~gone])
+    torch.testing.assert_close(dropped.losses["language_model"], plain.losses["language_model"])
+
+
+@torch.no_grad()
+def test_embeddings_have_dropout_as_in_pre_training():
+    class Nothing(torch.nn.Module):
+        def forward(self, x):
+            return 0 * x
+
+    model = make("pre").eval()
+    model.body.dropout = Nothing()
+    hidden = model(padded(TEXTS[:2]), torch.zeros(2, 1, dtype=torch.long)).hidden
+    torch.testing.assert_close(hidden[0], hidden[1])
+
+
 def test_without_the_auxiliary_loss_there_is_none():
     model = make("pre", auxiliary=0.0).train()
     assert model(padded(TEXTS), torch.zeros(4, 1, dtype=torch.long)).losses == {}

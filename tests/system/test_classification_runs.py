@@ -121,6 +121,27 @@ def test_stopping_anywhere_changes_nothing(runs, labelled, language_model, fine_
     assert outcome(runs.resume("stopped")) == straight
 
 
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_with_the_same_weights(runs, labelled, language_model):
+    given = [f"data.labelled={labelled}", *(w for w in SETTINGS if not w.startswith(("model", "tokenizer")))]
+    argv = ["train", "--from", str(language_model), *given, "--out"]
+    assert runs.wait(runs.start([*argv, str(runs.folder / "straight")])) == 0, runs.log()
+    runs.wait(runs.start([*argv, str(runs.folder / "killed")], (2, signal.SIGKILL)))
+    assert not list((runs.folder / "killed").glob("checkpoints/step-*"))
+    shutil.rmtree(language_model)
+    assert outcome(runs.resume("killed")) == outcome(runs.folder / "straight")
+
+
+def test_the_seed_says_it_all(labelled, tmp_path):
+    weights = []
+    for i, seed in enumerate((1, 1, 2)):
+        torch.manual_seed(100 + i)  # whatever happened before in this process
+        settings = [*SETTINGS, f"data.labelled={labelled}", "train.steps=2", f"train.seed={seed}"]
+        train(tmp_path / str(i), settings=settings)
+        weights.append((tmp_path / str(i) / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
+    assert weights[0] != weights[2]
+
+
 def test_a_classifier_begins_with_a_language_model(labelled, language_model, tmp_path):
     settings = [f"data.labelled={labelled}", "train.lr=0", "train.weight_decay=0", "train.steps=1", "train.threads=1"]
     train(
@@ -167,6 +188,7 @@ def test_a_language_model_that_no_classifier_begins_with_is_refused(labelled, tm
         ),
         (["train.best_by=bleu"], "no BLEU"),
         (["train.valid_sentences=5"], "no BLEU"),
+        (["train.best_by=accuracy", "data.valid_size=-1"], "needs validation text"),
         (["train.window=8"], "train.max_tokens"),
         (["augment.typos=0.1"], "augment"),
         (["train.patience=2", "data.valid_size=-1"], "early stopping needs validation text"),
@@ -184,9 +206,52 @@ def test_settings_that_mean_nothing_are_refused(labelled, tmp_path, words, messa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("by", ["loss", "accuracy"])
+def test_the_best_weights_are_those_with_the_best(labelled, tmp_path, by):
+    """Once all labels are right, the accuracy grows no more, and the loss still falls."""
+    words = ["train.steps=60", "train.lr=0.02", f"train.best_by={by}"]
+    result = train(tmp_path / "run", settings=[*SETTINGS, f"data.labelled={labelled}", *words])
+    rows = [json.loads(row) for row in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    rows = [row for row in rows if "valid_nll" in row]
+    best = {
+        "loss": min(rows, key=lambda row: row["valid_nll"])["step"],
+        "accuracy": max(rows, key=lambda row: row["valid_accuracy"])["step"],
+    }
+    assert best["loss"] != best["accuracy"]
+    assert result.summary["best_step"] == best[by]
+
+
+def test_a_classifier_begins_with_a_classifier_of_the_same_labels(labelled, tmp_path):
+    settings = [*SETTINGS, f"data.labelled={labelled}", "train.steps=2"]
+    train(tmp_path / "first", settings=settings)
+    words = [f"data.labelled={labelled}", "train.lr=0", "train.weight_decay=0", "train.steps=1", "train.threads=1"]
+    train(tmp_path / "second", start_from=tmp_path / "first", settings=[*words, "model.auxiliary=0.1"])
+    given, taken = (load_tensors(tmp_path / run / "model.safetensors") for run in ("first", "second"))
+    assert given.keys() == taken.keys()
+    assert all(torch.equal(taken[name], given[name]) for name in given)
+    labelled.write_text(labelled.read_text().replace("pos\t", "good\t"))
+    with pytest.raises(ConfigError, match="its labels"):
+        train(tmp_path / "third", start_from=tmp_path / "first", settings=words)
+    assert not (tmp_path / "third").exists()
+
+
+def test_the_verb_and_load_take_a_run(labelled, tmp_path, command):
+    train(tmp_path / "run", settings=[*SETTINGS, f"data.labelled={labelled}", "train.steps=2"])
+    loaded = regard.load(tmp_path / "run", "cpu")
+    assert isinstance(loaded, TextClassifier)
+    said = command("classify", "--model", tmp_path / "run", "--top", 2, stdin=b"a fine film\nit was bad\n")
+    assert said.code == 0, said.err
+    expected = loaded.guesses(["a fine film", "it was bad"])
+    assert [row.split("\t")[::2] for row in said.lines] == [[guess.label for guess in many] for many in expected]
+    said = command("classify", "--model", tmp_path / "run", stdin=b"a fine film\n\n")
+    assert "text 2: nothing stands in it" in said.err
+
+
 def test_a_classifier_without_labelled_text_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"gpt-classifier is a classifier: it needs labelled text. Set data.labelled"):
         gather(None, {"src": "a", "tgt": "b"}, ["model.name=gpt-classifier"], None)
+    with pytest.raises(ConfigError, match="has no accuracy"):
+        gather(None, {"src": "a", "tgt": "b"}, ["train.best_by=accuracy"], None)
     with pytest.raises(ConfigError, match="only one of them"):
         gather(None, {"labelled": "a", "pairs": "b"}, [], None)
 

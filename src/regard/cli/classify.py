@@ -1,4 +1,4 @@
-"""The verb `classify`."""
+"""The verb `classify`, and `evaluate` of a classifier."""
 
 from __future__ import annotations
 
@@ -7,9 +7,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
 from regard.cli.translate import as_they_come, stdin_lines
 from regard.core.errors import ConfigError, DataError
 from regard.core.files import read_json
+from regard.evaluation.classification import evaluate_classifier
 from regard.tasks.classification import Guess, TextClassifier
 from regard.tasks.folder import RUN
 
@@ -43,6 +48,25 @@ def run_classify(texts: list[str] | None, model: Path, top: int, as_json: bool, 
         done += len(chunk)
         if not texts:
             sys.stdout.flush()
+
+
+def run_evaluate_labelled(labelled: Path, model: Path | None, as_json: bool, device: str) -> None:
+    """Prints accuracy and F1 of a classifier on labelled text."""
+    if model is None:
+        raise ConfigError("--model", "no classifier comes with regard", "Give the folder of a run on labelled text")
+    report = evaluate_classifier(TextClassifier.load(model, device), labelled)
+    scores = report.scores()
+    if as_json:
+        plain = {**report.to_plain(), "scores": {name: score.to_plain() for name, score in scores.items()}}
+        print(json.dumps(plain, ensure_ascii=False))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{model} on {report.texts:,} texts: " + ", ".join(map(str, scores.values())), markup=False)
+    table = Table("label", "texts", "precision", "recall", "F1")
+    for score in report.per_label():
+        numbers = (f"{value:.1f}" for value in (score.precision, score.recall, score.f1))
+        table.add_row(Text(score.label), f"{score.texts:,}", *numbers)
+    console.print(table)
 
 
 def _chunks(lines: Iterable[str | None]) -> Iterator[list[str]]:

@@ -81,6 +81,7 @@ def train(
     text: Annotated[
         str, typer.Option(help="For a language model: plain text, one document per line, or a folder of files.")
     ] = "",
+    labelled: Annotated[str, typer.Option(help="For a classifier: lines of a label, a tab and a text.")] = "",
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
     ] = None,
@@ -95,7 +96,7 @@ def train(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,
 ) -> None:
-    """Train a model: from a recipe, from two aligned text files, or (a language model) from plain text."""
+    """Train a model: from a recipe, from two aligned text files, from plain text, or from labelled text."""
     import shlex
 
     with whole_imports():
@@ -109,7 +110,7 @@ def train(
     names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     report = Reporter(quiet)
     if resume is not None:
-        if words or src or tgt or pairs or text or allow or start_from is not None or out is not None:
+        if words or src or tgt or pairs or text or labelled or allow or start_from is not None or out is not None:
             raise ConfigError(
                 "--resume",
                 "a run goes on with the settings it began with",
@@ -129,6 +130,7 @@ def train(
             tgt=tgt,
             pairs=pairs,
             text=text,
+            labelled=labelled,
             settings=settings,
             allow=allow or (),
             start_from=start_from,
@@ -276,6 +278,9 @@ def evaluate(
     documents: Annotated[
         str, typer.Option(help="With --text, what one document is: line, file or blank (up to an empty line).")
     ] = "auto",
+    labelled: Annotated[
+        Path | None, typer.Option(help="For a classifier, instead: lines of a label, a tab and a text.")
+    ] = None,
     trigram: Annotated[
         float | None,
         typer.Option(
@@ -308,7 +313,7 @@ def evaluate(
 ) -> None:
     """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?
 
-    With --text: the perplexity of a language model, per token, word and byte.
+    With --text: the perplexity of a language model, per token, word and byte. With --labelled: accuracy and F1 of a classifier.
     """
     with whole_imports():
         from regard.cli.evaluate import run_evaluate
@@ -321,8 +326,17 @@ def evaluate(
             raise ConfigError("--text", what, "Leave the others out")
         run_evaluate_text(text, model, documents, context, stride, as_json, device, trigram)
         return
+    if labelled:
+        if src or ref or against or beam or tag or plot or out or tokenized or lowercase:
+            raise ConfigError("--labelled", "it goes with --model, --json and --device only", "Leave the others out")
+        from regard.cli.classify import run_evaluate_labelled
+
+        run_evaluate_labelled(labelled, model, as_json, device)
+        return
     if src is None or ref is None:
-        raise ConfigError("evaluate", "there is nothing to evaluate on", "Give --src and --ref, or --text")
+        raise ConfigError(
+            "evaluate", "there is nothing to evaluate on", "Give --src and --ref, or --text, or --labelled"
+        )
     if context is not None or stride is not None or trigram is not None or documents != "auto":
         raise ConfigError("evaluate", "--context, --stride, --trigram and --documents go with --text", "Leave them out")
     run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)

@@ -1,4 +1,4 @@
-"""The verbs of language models, `generate` and `next`: thin layers, whose imports are inside."""
+"""The verbs of language models and classifiers, `generate`, `next` and `classify`: thin layers, whose imports are inside."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 def add_text_verbs(app: typer.Typer) -> None:
     app.command()(generate)
     app.command("next")(next_)
+    app.command()(classify)
 
 
 def generate(
@@ -68,3 +69,22 @@ def next_(
         from regard.cli.next_words import run_next
 
     run_next(prompt, model, top, tokens, as_json, device)
+
+
+def classify(
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Text to classify. Without it, every line of standard input.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="The run folder of a classifier.")] = None,
+    top: Annotated[int, typer.Option(help="How many labels to show.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per text.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """The most probable label of each text, with its probability. A tab separates two texts that belong together."""
+    with whole_imports():
+        from regard.cli.classify import run_classify
+        from regard.core.errors import ConfigError
+
+    if model is None:
+        raise ConfigError("--model", "no classifier comes with regard", "Give the folder of a run on labelled text")
+    run_classify(text, model, top, as_json, device)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from regard.core.errors import DataError
+from regard.core.visible_text import visible
 from regard.data.addresses import is_path
 from regard.data.corpus import DataConfig
 from regard.data.prepared import from_home
@@ -241,7 +242,7 @@ def _report(corpus: LabelledCorpus, say: Say) -> None:
         if count:
             say(f"Warning: {count:,} {NAMES[part]} texts are trained on too.")
     counts = Counter(corpus.train.labels)
-    shown = ", ".join(f"{label} {counts[label]:,}" for label in corpus.labels[:20])
+    shown = ", ".join(f"{visible(label, 40)} {counts[label]:,}" for label in corpus.labels[:20])
     say(f"{len(corpus.labels):,} labels: {shown}{', ...' if len(corpus.labels) > 20 else ''}")
 
 

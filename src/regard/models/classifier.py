@@ -11,12 +11,11 @@ Rows that only fill a batch up are one EOS.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from regard.core.errors import ModelError
 from regard.core.types import Padded
 from regard.layers.output import OutputLayer
 from regard.models.base import Capability, Forced, Limits, Recorder
@@ -43,10 +42,6 @@ class Classifier(nn.Module, ABC):
 
         Auxiliary losses are weighted already, a mean per token, and there are none in evaluation mode.
         """
-
-    def advance(self, *_: object) -> NoReturn:
-        """What writers have, for whoever takes this for one."""
-        raise ModelError(type(self).__name__, "it names labels, and writes no text", "Use `regard classify`")
 
     def parameters_count(self) -> int:
         return sum(p.numel() for p in self.parameters())

@@ -12,19 +12,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.core import config as configuration
 from regard.core.device import choose_device
-from regard.core.errors import CheckpointError, DataError, ModelError, TokenizerError
-from regard.core.files import check_manifest, load_tensors
+from regard.core.errors import DataError, ModelError
 from regard.core.types import PAD, UNK, pad_rows
 from regard.data.labelled_tokens import token_rows
 from regard.data.tokenizers import Tokenizer, TokenizerPair
-from regard.models.base import MODELS, build_model
 from regard.models.classifier import Classifier
-from regard.tasks.folder import CONFIG, WEIGHTS, put_weights, read_config, tokenizer_names, weights_folder
+from regard.tasks.folder import load_model
 
 MAX_CHARACTERS = 1_000_000  # of a text
-MAX_LABELS = 1 << 20
 BATCH_TOKENS = {"cpu": 4096}
 BATCH_TOKENS_ELSEWHERE = 65536
 
@@ -72,12 +68,12 @@ class TextClassifier:
         """The model of a run folder."""
         folder = Path(folder)
         chosen = choose_device(device)
-        model, tokenizers, config = load_classifier(folder)
+        model, tokenizers, config = load_model(folder)
         most = config.get("train", {}).get("max_tokens", 0)
         return cls(
             model,
             tokenizers,
-            labels_of(config, folder),
+            config.get("labels", ()),  # load_model has checked them
             two_texts=config.get("two_texts") is True,
             most=most if type(most) is int and most > 0 else 0,
             device=chosen,
@@ -180,41 +176,3 @@ class TextClassifier:
                 if len(text) > MAX_CHARACTERS:
                     what = f"it has {len(text):,} characters, more than {MAX_CHARACTERS:,}"
                     raise DataError(f"text {number}", what, "Give less of it")
-
-
-def labels_of(config: dict[str, Any], folder: Path) -> list[str]:
-    """The labels that a run's configuration names."""
-    labels = config.get("labels")
-    if (
-        not isinstance(labels, list)
-        or not 2 <= len(labels) <= MAX_LABELS
-        or not all(isinstance(label, str) and label for label in labels)
-        or len(set(labels)) < len(labels)
-    ):
-        what = "it does not name the labels of a classifier"
-        raise CheckpointError(folder / CONFIG, what, "Give the folder of a run on labelled text")
-    return labels
-
-
-def load_classifier(folder: Path) -> tuple[Classifier, TokenizerPair, dict[str, Any]]:
-    """The classifier of a run in float32 on the CPU, its tokenizers and its configuration, checked against the manifest."""
-    config = read_config(folder)
-    place = weights_folder(folder)
-    check_manifest(place, [WEIGHTS])
-    check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
-    tokenizers = TokenizerPair.load(folder)
-    vocabulary = config["vocabulary"]["source"]
-    if tokenizers.source.size != vocabulary:
-        what = f"the tokenizer has {tokenizers.source.size} tokens, the model was built for {vocabulary}"
-        raise TokenizerError(folder, what, "Put the run's own tokenizer back")
-    name = str(config["model"].get("name"))
-    if "classifies" not in MODELS.get(name).capabilities:
-        raise ModelError(folder, f"{name} is no classifier", "Give the folder of a run on labelled text")
-    model_config = configuration.build(MODELS.get(name).Config, config["model"], "model")
-    sizes = {"source_vocabulary": vocabulary, "target_vocabulary": len(labels_of(config, folder)) + 1, "shared": False}
-    tensors = load_tensors(place / WEIGHTS)
-    with torch.device("meta"):  # shapes first: a configuration that lies must not make us allocate
-        put_weights(build_model(name, model_config, **sizes), tensors, place / WEIGHTS)
-    model = build_model(name, model_config, **sizes)
-    put_weights(model, tensors, place / WEIGHTS)
-    return cast(Classifier, model.eval()), tokenizers, config

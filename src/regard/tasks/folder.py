@@ -33,6 +33,7 @@ RUN, CONFIG, DATA, SCORES, METRICS = "run.json", "config.json", "data.json", "sc
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 CHECKPOINTS, BEST = "checkpoints", "best"
 FORMAT = 1
+MAX_LABELS = 1 << 20
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -135,6 +136,20 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def labels_of(config: dict[str, Any], folder: Path) -> list[str]:
+    """The labels that a run's configuration names."""
+    labels = config.get("labels")
+    if (
+        not isinstance(labels, list)
+        or not 2 <= len(labels) <= MAX_LABELS
+        or not all(isinstance(label, str) and label for label in labels)
+        or len(set(labels)) < len(labels)
+    ):
+        what = "it does not name the labels of a classifier"
+        raise CheckpointError(folder / CONFIG, what, "Give the folder of a run on labelled text")
+    return labels
+
+
 def tokenizer_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("tokenizer*.json"))
 
@@ -169,6 +184,8 @@ def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
         "target_vocabulary": vocabulary["target"],
         "shared": vocabulary["shared"],
     }
+    if "classifies" in MODELS.get(model_config.name).capabilities:
+        sizes["target_vocabulary"] = len(labels_of(config, folder)) + 1
     shapes = _shapes(place / WEIGHTS)
     deepest = max((value for key, value in section.items() if "layers" in key and isinstance(value, int)), default=0)
     if deepest > len(shapes):  # a million layers would take long even without their weights

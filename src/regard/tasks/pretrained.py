@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from regard.core.errors import CheckpointError, ModelError
-from regard.models.base import MODELS, LanguageModel
+from regard.models.base import MODELS
 from regard.tasks.folder import read_config
-from regard.tasks.language_model import TextModel
 from regard.tasks.translation import Translator
 
 BUNDLED = "tatoeba-en-de"
@@ -39,16 +38,22 @@ def load(path: str | Path, device: str = "auto") -> Any: ...
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
     """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model."""
     folder = find_model(path)
-    name = str(read_config(folder)["model"].get("name"))
-    task = TextModel if issubclass(MODELS.get(name), LanguageModel) else Translator
-    return task.load(folder, device)
+    capabilities = MODELS.get(str(read_config(folder)["model"].get("name"))).capabilities
+    if "continues" in capabilities:
+        from regard.tasks.language_model import TextModel
+
+        return TextModel.load(folder, device)
+    if "classifies" in capabilities:
+        from regard.tasks.classification import TextClassifier
+
+        return TextClassifier.load(folder, device)
+    return Translator.load(folder, device)
 
 
 def load_translator(path: str | Path | None = None, device: str = "auto") -> Translator:
     """The translator of a run folder; anything else is refused."""
     loaded = load(path, device)
     if not isinstance(loaded, Translator):
-        raise ModelError(
-            str(path), "it is a language model, not a translator", "Use `regard generate`, or another --model"
-        )
+        verb = "classify" if "classifies" in loaded.model.capabilities else "generate"
+        raise ModelError(str(path), "its model does not translate", f"Use `regard {verb}`, or another --model")
     return loaded

@@ -29,13 +29,14 @@ from regard.evaluation.classification import LabelReport
 from regard.evaluation.metrics import Score
 from regard.models.base import Writer, build_model
 from regard.models.classifier import Classifier
-from regard.tasks.classification import TextClassifier, labels_of
+from regard.tasks.classification import TextClassifier
 from regard.tasks.folder import (
     CHECKPOINTS,
     CONFIG,
     DATA,
     FORMAT,
     WEIGHTS,
+    labels_of,
     put_weights,
     read_config,
     tokenizer_names,
@@ -126,13 +127,15 @@ def check_labelled_settings(config: RunConfig, valid: int) -> None:
     """Refuses settings that mean nothing for labelled text."""
     train = config.train
     if train.best_by == "bleu" or train.valid_sentences:
-        raise ConfigError("setting train.best_by", "a classifier has no BLEU", "Use train.best_by=loss")
+        raise ConfigError("setting train.best_by", "a classifier has no BLEU", "Use train.best_by=accuracy or loss")
     if train.window:
         raise ConfigError("setting train.window", "it is about language models", "Use train.max_tokens")
     if config.augment != AugmentConfig():
         raise ConfigError("section augment", "it changes sentence pairs, and the text is labelled", "Leave it out")
     if train.patience and not valid:
         raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_labelled")
+    if train.best_by == "accuracy" and not valid:
+        raise ConfigError("setting train.best_by", "it needs validation text", "Set data.valid_labelled")
 
 
 def _sizes(corpus: LabelledCorpus, values: dict[str, Any], fine_tuning: bool) -> dict[str, Any]:

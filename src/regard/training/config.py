@@ -24,7 +24,7 @@ class TrainConfig:
     steps: int = 10_000
     batch_tokens: int = 4096  # per micro-batch: rows times the longer side, padding included
     accumulate: int = 1  # micro-batches per step
-    max_tokens: int = 200  # longer sentences are left out of training
+    max_tokens: int = 200  # longer sentences are left out of training; what classifiers read is cut
     window: int = 0  # language models: tokens of a row, as far as errors flow back; 0: the model's context, or 64
     seed: int = 1
 
@@ -53,7 +53,7 @@ class TrainConfig:
     save_every: int = 500
     validate_every: int = 0  # 0: whenever a checkpoint is saved
     patience: int = 0  # stop after so many validations without improvement; 0 for never
-    best_by: Literal["loss", "bleu"] = "loss"
+    best_by: Literal["loss", "bleu", "accuracy"] = "loss"  # accuracy: of classifiers
     select: Literal["best", "last"] = "best"  # which weights a run ends with, unless they are averaged
     valid_sentences: int = 0  # how many validation sentences are decoded for BLEU; 0: none, or 500 with best_by=bleu
     log_every: int = 50

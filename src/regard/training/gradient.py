@@ -113,7 +113,8 @@ class Gradients:
         self.consistency, self.record = consistency, record
         self.carried = Carried(model)
         self.forward = torch.compile(model.forward) if compile else model.forward
-        self.advance = torch.compile(model.advance) if compile else model.advance
+        if self.carried.model is not None:
+            self.advance = torch.compile(model.advance) if compile else model.advance
         self.parameters = list(model.parameters())
         self.seen: set[tuple] = set()
         self.recordings: dict[tuple, _Recording] = {}

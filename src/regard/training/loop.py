@@ -224,7 +224,8 @@ class Trainer:
             with self.autocast():
                 values = self.validation.measure(self.model, self.device)
             self.model.train()
-            value = values["valid_bleu"] if self.config.best_by == "bleu" else -values["valid_nll"]
+            by = self.config.best_by
+            value = -values["valid_nll"] if by == "loss" else values[f"valid_{by}"]
             if math.isfinite(value) and (progress.best is None or value > progress.best):
                 progress.best, progress.best_step, progress.worse = value, progress.step, 0
                 self.checkpoints.save_best(weights_of(self.model), {"step": progress.step, **values})

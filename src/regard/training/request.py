@@ -96,6 +96,9 @@ def _check_kind(config: RunConfig) -> None:
     read = "pairs"
     if issubclass(model, LanguageModel) or "classifies" in model.capabilities:
         read = "text" if issubclass(model, LanguageModel) else "labelled"
+    if config.train.best_by == "accuracy" and read != "labelled":
+        what = f"{name} has no accuracy: it is no classifier"
+        raise ConfigError("setting train.best_by", what, "Use train.best_by=loss")
     if given == read:
         return
     what = {

@@ -48,6 +48,7 @@ def train(
     tgt: str = "",
     pairs: str = "",
     text: str = "",
+    labelled: str = "",
     settings: str | Mapping[str, Any] | Iterable[str] = (),
     allow: Iterable[str] = (),
     start_from: str | Path | None = None,
@@ -56,18 +57,21 @@ def train(
 ) -> RunResult:
     """Trains a model into a new folder.
 
-    Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or one file of pairs, or one
-    plain text for a language model, or a recipe and files, which go over the recipe's. Without a recipe, sizes are chosen
-    from the data. `settings` go over
-    everything: nested values, or texts such as "train.steps=1000". `allow` names findings of the data check that do not
-    refuse. `start_from` is another run, whose model, tokenizer and weights this one begins with.
+    Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or one file of pairs, or plain
+    text for a language model, or labelled text for a classifier, or a recipe and files, which go over the recipe's. Without a
+    recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts such as "train.steps=1000".
+    `allow` names findings of the data check that do not refuse. `start_from` is another run, whose model, tokenizer and
+    weights this one begins with.
     """
     report = report or Reporter()
     if start_from is not None:
         start_from = find_model(start_from)
         load_model(start_from)  # damaged weights are an error before there is a folder
     values = with_allowed(
-        gather(recipe, {"src": src, "tgt": tgt, "pairs": pairs, "text": text}, settings, start_from), allow
+        gather(
+            recipe, {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled}, settings, start_from
+        ),
+        allow,
     )
     choose_device(build_run_config(values).train.device)
     existed = Path(out).exists()

@@ -14,6 +14,7 @@ from regard.core.files import save_tensors, write_json, write_manifest
 from regard.core.types import EOS, pad_rows
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.evaluation.classification import evaluate_classifier
+from regard.models.gpt import GPT, GPTConfig
 from regard.models.gpt_classifier import GPTClassifier, GPTClassifierConfig
 from regard.tasks import classification
 from regard.tasks.classification import TextClassifier
@@ -161,6 +162,12 @@ def test_labels_that_the_model_does_not_know_are_refused(classifier):
         classifier.accuracy(TEXTS[:2], ["bad"])
 
 
+def test_a_model_of_another_kind_is_refused(tokenizers):
+    model = GPT(GPTConfig(width=8, layers=1, heads=2), vocabulary=tokenizers.source.size)
+    with pytest.raises(ModelError, match="no classifier"):
+        TextClassifier(model, tokenizers, LABELS)
+
+
 def test_a_model_with_other_labels_is_refused(tokenizers):
     with pytest.raises(ModelError, match="3 labels, and 2 names"):
         TextClassifier(make(tokenizers), tokenizers, LABELS[:2])
@@ -182,7 +189,7 @@ def test_a_run_is_loaded_with_its_labels(folder, classifier):
         ({"labels": ["a", "b"]}, CheckpointError, "output.weight"),
         ({"vocabulary": {"source": 9, "target": 9, "shared": True}}, TokenizerError, "built for 9"),
         ({"model": {"name": "gpt-classifier", "width": 1 << 14, "heads": 2}}, CheckpointError, "weights do not fit"),
-        ({"model": {"name": "gpt"}}, ModelError, "gpt is no classifier"),
+        ({"model": {"name": "gpt"}}, CheckpointError, "weights do not fit"),
     ],
 )
 def test_a_folder_that_lies_is_refused(folder, changes, error, message):
