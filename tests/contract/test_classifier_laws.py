@@ -231,8 +231,3 @@ def test_the_device_is_asked_nothing(name, variant):
     source = texts()[0].to("meta")  # tensors without values: reading one is an error
     hidden = model(source, torch.full((4, 1), PAD, device="meta")).hidden
     assert hidden.shape[:2] == (4, 1)
-
-
-def test_who_takes_it_for_a_writer_is_told(name, variant):
-    with pytest.raises(ModelError, match="writes no text"):
-        make(name, variant).advance(None, None, None)
