@@ -57,6 +57,10 @@ class Optimizer:
                 optimizer.grad_scale = None  # type: ignore[attr-defined]
                 optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
                 optimizer.step()
+            elif self._stays_without_gradient(optimizer):
+                for gradient in gradients:
+                    gradient.masked_fill_(bad, 0.0)
+                optimizer.step()
             elif not bool(bad):
                 optimizer.step()
         for p in self.named.values():
@@ -66,6 +70,11 @@ class Optimizer:
     def _skips_on_device(self, optimizer: torch.optim.Optimizer) -> bool:
         """Fused Adam on CUDA skips by itself, as under gradient scaling, so the host need not wait to know."""
         return self.device.type == "cuda" and isinstance(optimizer, torch.optim.Adam)
+
+    def _stays_without_gradient(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Plain gradient descent stays where it is if gradients are 0: no waiting either."""
+        plain = isinstance(optimizer, torch.optim.SGD) and not self.config.weight_decay
+        return plain and self.device.type != "cpu"
 
     def tensors(self) -> dict[str, Tensor]:
         """The optimizer's state by parameter name, and the skip counters."""

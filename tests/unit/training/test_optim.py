@@ -178,3 +178,18 @@ def test_the_papers_optimizers_are_their_equations(kind):
             weights[name] = weights[name] + 0.5 * delta
     for name, p in model.named_parameters():
         torch.testing.assert_close(p.detach().double(), weights[name], rtol=1e-4, atol=1e-6)
+
+
+def test_gradient_descent_that_does_not_wait_for_the_device_is_the_same(monkeypatch):
+    """Away from the CPU, gradients of a bad step are set to 0 where they are, and the step is taken."""
+    outcomes = []
+    for without_waiting in (False, True):
+        monkeypatch.setattr(Optimizer, "_stays_without_gradient", lambda *_, yes=without_waiting: yes)
+        model = network()
+        optimizer = Optimizer(model, TrainConfig(optimizer="sgd", lr=0.1), CPU)
+        for number, factor in enumerate((1.0, float("nan"), float("inf"), 1.0), start=1):
+            optimizer.step(backward(model, number, factor), 1.0, number)
+        assert int(optimizer.skipped) == 2
+        outcomes.append(copy(dict(model.named_parameters())))
+    assert all(torch.isfinite(tensor).all() for tensor in outcomes[1].values())
+    assert_same(*outcomes)
