@@ -13,9 +13,9 @@ from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, OpenAIGPTCo
 
 from regard.core.errors import CheckpointError, ModelError, TokenizerError
 from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK, pad_rows
+from regard.data.gpt2_tokens import END_OF_TEXT
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, TokenizerPair, gpt2_tokenizer
 from regard.exchange.huggingface_gpt2 import import_gpt2, read_gpt2, write_gpt2
-from regard.exchange.huggingface_gpt2_tokens import END_OF_TEXT
 from regard.models.gpt import GPT, GPTConfig
 from regard.tasks.folder import load_model, put_weights, weights_of
 
@@ -286,6 +286,19 @@ def test_what_would_change_the_mathematics_is_refused_by_name(folder, values):
         read_gpt2(folder)
 
 
+def test_a_folder_that_does_not_say_it_is_a_gpt2_is_refused(folder):
+    set_config(folder, model_type="bert")
+    with pytest.raises(CheckpointError, match=r"config\.json: model_type='bert' is not a GPT-2\. Give a folder whose"):
+        read_gpt2(folder)
+    set_config(folder, model_type=None)
+    with pytest.raises(
+        CheckpointError, match=r"config\.json: it has no model_type\. Give a folder whose config\.json says"
+    ):
+        read_gpt2(folder)
+    with pytest.raises(CheckpointError, match="something already"):
+        write_gpt2((None, None), Path("."))
+
+
 def test_two_dropouts_that_become_one_are_said(folder):
     set_config(folder, embd_pdrop=0.2)
     with pytest.warns(UserWarning, match="embd_pdrop=0.2 and resid_pdrop=0.1"):
@@ -372,6 +385,7 @@ def test_a_silent_model_needs_a_tokenizer_of_gpt2s_form(tmp_path):
     model = GPT(GPTConfig(width=16, layers=1, heads=4, silent=True), vocabulary=tokenizer.size)
     with pytest.raises(TokenizerError, match="as GPT-2 does"):
         write_gpt2((model, TokenizerPair(tokenizer, tokenizer, True)), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []  # neither a part of it nor an empty folder
     trained = Tokenizer.train(["the rain in spain"] * 3, TokenizerConfig(kind="bytebpe", size=264))
     model = GPT(GPTConfig(width=16, layers=1, heads=4, silent=True), vocabulary=trained.size)
     write_gpt2((model, TokenizerPair(trained, trained, True)), tmp_path / "bytes")

@@ -227,9 +227,12 @@ def test_swiglu_has_as_many_weights_as_two_matrices():
     assert GPTConfig(**sizes, activation="swiglu", inner=100).inner_width == 100
 
 
+@pytest.mark.parametrize(
+    "choices", [{}, {"positions": "none"}, {"positions": "none", "relative": "rotary"}, {"relative": "alibi"}], ids=str
+)
 @torch.no_grad()
-def test_the_context_is_a_limit_only_of_learned_positions():
-    model = build()
+def test_the_context_is_a_limit_whatever_the_positions(choices):
+    model = build(**choices)
     assert model.limits.target == CONTEXT
     one = pad_rows([[EOS]])
     long = torch.full((1, CONTEXT + 1), 5)
@@ -239,12 +242,10 @@ def test_the_context_is_a_limit_only_of_learned_positions():
     _, state = model.advance(long[:, None, :CONTEXT], memory, state)
     with pytest.raises(ModelError, match="13 tokens are more than the model's context, 12"):
         model.step(long[:, :1], memory, state)
-    free = build(positions="none", relative="rotary")
-    assert free.limits.target is None
-    assert torch.isfinite(free(one, long).hidden).all()
-    memory, state = free.start(one, capacity=4)
+    assert torch.isfinite(model(one, long[:, :CONTEXT]).hidden).all()
+    memory, state = model.start(one, capacity=4)
     with pytest.raises(ModelError, match="capacity 4"):
-        free.advance(long[:, None], memory, state)
+        model.advance(long[:, None, :CONTEXT], memory, state)
 
 
 def test_settings_that_do_not_fit_are_refused():

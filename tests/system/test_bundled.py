@@ -82,6 +82,42 @@ def test_the_demo_runs_through(command: Callable, tmp_path: Path, monkeypatch):
     assert free_folder(Path("regard-demo")).name == "regard-demo-2"
 
 
+def test_the_demo_of_a_language_model_runs_through(command: Callable, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = (resources.files("regard.recipes") / "demo-lm.toml").read_text(encoding="utf-8")
+    for before, after in (
+        ("width = 128", "width = 16"),
+        ("layers = 4", "layers = 1"),
+        ("context = 128", "context = 32"),
+    ):
+        assert before in recipe
+        recipe = recipe.replace(before, after)
+    text = tmp_path / "speeches.txt"
+    text.write_text("".join(f"ROMEO:\nFirst Citizen {i}, KING RICHARD, well met!\n\n" for i in range(200)))
+    (tmp_path / "tiny.toml").write_text(recipe.replace("bundled:tinyshakespeare", str(text)), encoding="utf-8")
+    monkeypatch.setattr("regard.cli.demo_text.RECIPE", "tiny.toml")
+    monkeypatch.setattr("regard.cli.demo_text._affordable_steps", lambda config, seconds: 3)
+    done = command("demo", "--task", "lm", "--seconds", "5")
+    assert done.code == 0, done.err
+    for part in (
+        "3 steps fit into about 5 seconds",
+        "2. What it writes",
+        "ROMEO:",
+        "regard generate --model regard-demo",
+    ):
+        assert part in done.out
+    written = done.out.split("2. What it writes")[1].split("3. Next")[0]
+    assert len(written) > 300  # beyond the context
+    assert set(read_json(tmp_path / "regard-demo" / SCORES)["scores"]) >= {"perplexity", "bits_per_byte"}
+
+
+@pytest.mark.parametrize("seconds", ["4", "1", "-3"])
+def test_a_demo_is_not_too_short(command: Callable, seconds):
+    done = command("demo", "--seconds", seconds)
+    assert done.code != 0
+    assert f"--seconds: {seconds} is less than 5. Give at least 5, or 0 for the default" in done.err
+
+
 def test_the_demo_measures_the_machine():
     from regard.cli.demo import _affordable_steps
     from regard.training.config import read_recipe

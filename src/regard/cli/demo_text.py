@@ -27,7 +27,7 @@ from regard.training.run import train
 from regard.training.texts import LanguageText
 
 RECIPE = "demo-lm"
-PROMPT = "ROMEO:"
+PROMPTS = ("ROMEO:", "First Citizen:", "KING RICHARD")
 PROBE_STEPS = 12
 
 
@@ -49,10 +49,11 @@ def run_text_demo(out: Path, seconds: int) -> None:
 
     console.rule("2. What it writes", align="left")
     model = TextModel.load(folder)
-    console.print(PROMPT, end="", markup=False)
-    for piece in model.stream(PROMPT):
-        console.print(piece, end="", markup=False)
-    console.print("\n")
+    for prompt in PROMPTS:
+        console.print(prompt, end="", markup=False)
+        for piece in model.stream(prompt):
+            console.print(piece, end="", markup=False)
+        console.print("\n")
 
     console.rule("3. Next", align="left")
     console.print(
@@ -69,7 +70,7 @@ def _affordable_steps(config: RunConfig, seconds: int) -> int:
     """How many steps fit into the time, by a trial on a throw-away model. The number is then fixed, so resuming is exact."""
     corpus = load_text(config.data)
     tokenizer = Tokenizer.train(corpus.train, config.tokenizer)
-    stream = TokenStream.from_documents([corpus.train[0][:200_000]], tokenizer)
+    stream = TokenStream.from_documents(corpus.train[:2000], tokenizer)
     sizes = {"source_vocabulary": tokenizer.size, "target_vocabulary": tokenizer.size, "shared": True}
     device = choose_device(config.train.device)
     model = build_model(config.model.name, config.model, **sizes).to(device).train()

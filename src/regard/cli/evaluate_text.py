@@ -31,7 +31,7 @@ def run_evaluate_text(
 ) -> None:
     """Prints the perplexity of a language model on files or folders of plain text.
 
-    `trigram` is the model's weight in a mixture with a trigram of its training text; None: the model alone.
+    `trigram` is the share of a trigram of the training text that is mixed in; None: the model alone.
     """
     if documents not in UNITS:
         raise ConfigError("--documents", f"{documents!r} is not one of {', '.join(UNITS)}", "Choose one of them")
@@ -40,7 +40,7 @@ def run_evaluate_text(
             raise ConfigError(option, f"{value} is less than 1", "Give a number of tokens, or leave it out")
     unit: Any = documents
     if trigram is not None and not 0 <= trigram <= 1:
-        raise ConfigError("--trigram", f"{trigram} is not from 0 (the trigram alone) to 1", "Give such a weight")
+        raise ConfigError("--trigram", f"{trigram} is not from 0 to 1 (the trigram alone)", "Give such a share")
     reader = load_text_model(model, device)
     other = None if trigram is None else trigram_of(reader)
     try:
@@ -53,7 +53,7 @@ def run_evaluate_text(
                 context=context or 0,
                 stride=stride or 0,
                 trigram=other,
-                weight=0.5 if trigram is None else trigram,
+                weight=1.0 if trigram is None else 1 - trigram,
                 progress=lambda done, whole: progress.update(task, completed=done, total=whole),
             )
     except ConfigError as error:
@@ -77,7 +77,7 @@ def _show(result: TextEvaluation, trigram: float | None) -> None:
     size = f"{score.documents:,} documents, {score.words:,} words, {score.bytes:,} bytes (their ends counted)"
     console.print(f"  {size}, {score.tokens:,} tokens", markup=False)
     if trigram is not None:
-        console.print(f"  mixed with a trigram of its training text: {trigram:g} of the model", markup=False)
+        console.print(f"  mixed with a trigram of its training text, whose share is {trigram:g}", markup=False)
     how = "the state carried from end to end"
     if result.context is not None:
         how = f"windows of {result.context} tokens, {result.stride} apart"

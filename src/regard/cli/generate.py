@@ -38,15 +38,14 @@ def run_generate(
     config = _settings(reader, wishes)
     terminal = sys.stdout.isatty()
     lead = text if (terminal if echo is None else echo) else ""
+    reader.check_room(text, config, wishes.get("max_tokens"))
     if as_json:
         found = reader.generations(text, search=config)
         plain = {"prompt": text, "generations": [generation.to_plain() for generation in found]}
         print(json.dumps(plain, ensure_ascii=False))
     elif config.hypotheses == 1:
-        _say_room(reader, text, wishes)
         _write([lead], reader.pieces(text, search=config), terminal)
     else:
-        _say_room(reader, text, wishes)
         for number, generation in enumerate(reader.generations(text, search=config), start=1):
             print(f"--- {number}")
             _write([lead], [generation.text], terminal)
@@ -95,10 +94,6 @@ def in_options(error: ConfigError) -> ConfigError:
 
     advice = "For the likeliest text use --method greedy" if "method=beam" in error.todo else said(error.todo)
     return ConfigError(OPTIONS.get(error.where, said(error.where)), said(error.what), advice)
-
-
-def _say_room(reader: TextModel, text: str, wishes: dict[str, Any]) -> None:
-    reader.check_room(text, wishes.get("max_tokens"))
 
 
 def _write(first: Iterable[str], pieces: Iterable[str], terminal: bool) -> None:

@@ -58,6 +58,8 @@ def demo(
         else:
             raise ConfigError("--task", f"there is no demo of {task!r}", "Use translate or lm")
 
+    if seconds and seconds < 5:
+        raise ConfigError("--seconds", f"{seconds} is less than 5", "Give at least 5, or 0 for the default")
     run_demo(out, seconds or (170 if task == "translate" else 140))
 
 
@@ -284,7 +286,7 @@ def evaluate(
     trigram: Annotated[
         float | None,
         typer.Option(
-            metavar="WEIGHT", help="With --text: mix the model, with this weight, with a trigram of its training text."
+            metavar="WEIGHT", help="With --text: mix in a trigram of the training text, with this share (0 to 1)."
         ),
     ] = None,
     context: Annotated[int | None, typer.Option(help="With --text: tokens of a window that is read at once.")] = None,

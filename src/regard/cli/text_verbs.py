@@ -41,7 +41,10 @@ def generate(
         bool | None, typer.Option("--echo/--no-echo", help="Write the prompt first. Default: on a terminal.")
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per text: tokens and log-probabilities.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object: the prompt and all texts, with tokens and log-probabilities."
+        ),
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
@@ -61,7 +64,12 @@ def next_(
     model: ModelOption = None,
     top: Annotated[int, typer.Option(help="How many words to show.")] = 10,
     tokens: Annotated[bool, typer.Option("--tokens", help="Show tokens, which may be parts of words.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per word.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON object: the prompt and all rows, each with text, probability and kind."
+        ),
+    ] = False,
     device: DeviceOption = "auto",
 ) -> None:
     """The most probable next words after a text, with their probabilities."""

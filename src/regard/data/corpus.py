@@ -64,7 +64,7 @@ class DataConfig(FilterConfig):
     valid_text: str = ""
     test_text: str = ""
     documents: Literal["auto", "line", "file", "blank"] = "auto"  # auto: each file of a folder, each line of a file
-    valid_part: float = 0.05  # of `text`, held out where no file is given; of a single document, its end
+    valid_part: float = 0.05  # of `text`, held out where no file is given; of a single file, its end
     test_part: float = 0.05  # likewise
     labelled: str = ""  # for classifiers, instead of pairs: a file of lines, label, tab, text (and a second text)
     valid_labelled: str = ""

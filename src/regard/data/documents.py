@@ -22,11 +22,12 @@ from regard.data.long_texts import CHUNK, chunks_of
 from regard.data.prepared import from_home
 from regard.data.reading.files import ByteFile
 from regard.data.reading.lines import MAX_WHOLE_BYTES, decoded, line_blocks, refuse_other_encodings
-from regard.data.split import divide, draws_of
+from regard.data.split import divide, draws_of, sentence_key
 
 Unit = Literal["auto", "line", "file", "blank"]
 Say = Callable[[str], None]
 PARTS = ("train", "valid", "test")
+LEAST_COPY = 200  # characters; shorter documents (a heading, a speaker's name) may occur again on the other side
 _MARK = "\ufeff"  # a byte order mark
 
 
@@ -56,7 +57,7 @@ class TextCorpus:
     files: dict[str, str] = field(default_factory=dict)  # setting -> file or folder
     counts: dict[str, TextCount] = field(default_factory=dict)  # part -> how much it is
     dropped: int = 0  # documents without text
-    set_apart: int = 0  # copies of held-out documents: neither trained on nor held out again
+    set_apart: int = 0  # long copies of held-out documents: neither trained on nor held out again
 
     @property
     def characters(self) -> int:
@@ -80,11 +81,18 @@ def load_text(config: DataConfig, say: Say | None = None) -> TextCorpus:
     valid_part = 0.0 if "valid" in parts else config.valid_part
     test_part = 0.0 if "test" in parts else config.test_part
     if valid_part or test_part:
-        train, valid, test = _held_out(files["text"], parts["train"], valid_part, test_part, config.split_seed)
-        set_apart = len(parts["train"]) - len(train) - len(valid) - len(test) if len(parts["train"]) > 1 else 0
+        name, whole = files["text"], parts["train"]
+        if len(whole) == 1:
+            train, valid, test = _end_held_out(name, whole[0], valid_part, test_part)
+        else:
+            if is_path(name) and os.path.isdir(name):
+                train, valid, test = _drawn(name, whole, valid_part, test_part, config.split_seed)
+            else:
+                train, valid, test = _last_held_out(name, whole, valid_part, test_part)
+            set_apart = len(whole) - len(train) - len(valid) - len(test)
         parts = {"valid": valid, "test": test, **parts, "train": train}
     if set_apart and say is not None:
-        say(f"{set_apart:,} copies of held-out documents are not trained on.")
+        say(f"{set_apart:,} copies of held-out documents, of {LEAST_COPY} characters or more, are not trained on.")
     train, valid, test = (parts.get(part, []) for part in PARTS)
     fingerprint, counts = _counted([train, valid, test])
     return TextCorpus(train, valid, test, fingerprint, files, counts, dropped, set_apart)
@@ -186,29 +194,65 @@ def _binary(name: str, line: int) -> DataError:
     return DataError(f"{name}, line {line}", "a null character stands there: it is not a text file", "Give plain text")
 
 
-def _held_out(
+def _drawn(
     name: str, documents: list[str], valid: float, test: float, seed: int
 ) -> tuple[list[str], list[str], list[str]]:
-    """Parts of the documents, drawn by a hash of (seed, document); of a single document its end.
+    """Parts of the different documents, drawn by a hash of (seed, document), so that more of them move few.
 
-    Documents with the same letters and digits never stand on two sides: the first copy is held out, others are left out.
+    The first copy of a document is held out. Others are trained on if they are short, else left out.
     """
-    if len(documents) == 1:
-        return _end_held_out(name, documents[0], valid, test)
     draws = draws_of(documents, seed)
     distinct = len(np.unique(draws))
     sizes = [max(1, round(part * distinct)) if part else 0 for part in (valid, test)]
     if sum(sizes) >= distinct:
-        raise DataError(
-            name,
-            f"nothing is left to train on: of {distinct} different documents, {sizes[0]} would be held out for validation "
-            f"and {sizes[1]} for testing",
-            "Give data.valid_text and data.test_text, set data.valid_part and data.test_part to 0, or set data.documents",
-        )
+        raise _nothing_left(name, f"{distinct} different documents", *sizes)
     parts = divide(draws, None, *sizes)
-    train, held = np.flatnonzero(parts.train).tolist(), (parts.valid.tolist(), parts.test.tolist())
-    train, valid_texts, test_texts = ([documents[i] for i in places] for places in (train, *held))
-    return train, valid_texts, test_texts
+    train, held = parts.train, np.concatenate([parts.valid, parts.test])
+    train |= np.fromiter((len(document) < LEAST_COPY for document in documents), dtype=bool, count=len(documents))
+    train[held] = False
+    places = np.flatnonzero(train), parts.valid, parts.test
+    train_texts, valid_texts, test_texts = ([documents[i] for i in part.tolist()] for part in places)
+    return train_texts, valid_texts, test_texts
+
+
+def _last_held_out(
+    name: str, documents: list[str], valid: float, test: float
+) -> tuple[list[str], list[str], list[str]]:
+    """The first documents, then those for validation, then those for testing: parts of the text, not of their number.
+
+    What is trained on loses long copies of what is held out, and so does the part for validation of what is tested.
+    """
+    begins = np.cumsum([0, *map(len, documents)])
+    ends = [len(documents)]
+    for part, before in ((test, 0.0), (valid, test)):
+        wanted = (1 - before - part) * begins[-1]
+        nearest = int(np.abs(begins - wanted).argmin())
+        ends.append(min(nearest, ends[-1] - 1) if part else ends[-1])
+    last, middle, first = ends
+    if first < 1:
+        raise _nothing_left(name, f"{len(documents)} documents", middle - first, last - middle)
+    tested = documents[middle:]
+    validated = _without_copies(documents[first:middle], tested)
+    trained = _without_copies(documents[:first], [*validated, *tested])
+    for what, part, texts in (("train on", True, trained), ("validate on", valid, validated)):
+        if part and not texts:
+            todo = "Give data.valid_text and data.test_text, or more text"
+            raise DataError(name, f"nothing is left to {what}: all of it is held out elsewhere too", todo)
+    return trained, validated, tested
+
+
+def _without_copies(documents: list[str], held: list[str]) -> list[str]:
+    """Leaves out long documents whose letters and digits are those of a held-out one."""
+    known = {sentence_key(document) for document in held if len(document) >= LEAST_COPY}
+    return [text for text in documents if len(text) < LEAST_COPY or sentence_key(text) not in known]
+
+
+def _nothing_left(name: str, documents: str, valid: int, test: int) -> DataError:
+    return DataError(
+        name,
+        f"nothing is left to train on: of {documents}, {valid} would be held out for validation and {test} for testing",
+        "Give data.valid_text and data.test_text, set data.valid_part and data.test_part to 0, or set data.documents",
+    )
 
 
 def _end_held_out(name: str, text: str, valid: float, test: float) -> tuple[list[str], list[str], list[str]]:

@@ -6,7 +6,7 @@ The same text and settings always give the same vocabulary.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,11 +16,13 @@ from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, tra
 from regard.core.errors import ConfigError, TokenizerError
 from regard.core.types import SPECIALS, UNK
 from regard.data.unigram import train_unigram
+from regard.data.word_list import read_word_list
 
 PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
 SPACE = "▁"
 BYTES = 256
 OF_BYTES = ("byte", "bytebpe")
+OF_WORDS = ("space", "word")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,9 @@ class TokenizerConfig:
     min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
     split_digits: bool = True  # of bpe, unigram and word
     lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
+    words: str = (
+        ""  # of space and word: a file of words, one on each line, that belong to the vocabulary beside the text's
+    )
 
     def __post_init__(self) -> None:
         least = BYTES + len(SPECIALS) if self.kind == "bytebpe" else 2 * len(SPECIALS) + 1
@@ -51,6 +56,9 @@ class TokenizerConfig:
             raise ConfigError("setting tokenizer.min_count", f"it is {self.min_count}", "Use 1 or more")
         if self.lines < 0:
             raise ConfigError("setting tokenizer.lines", f"it is {self.lines}", "Use 0 or more")
+        if self.words and self.kind not in OF_WORDS:
+            what = f"the tokens of tokenizer.kind={self.kind} are not words"
+            raise ConfigError("setting tokenizer.words", what, f"Leave it out, or use {' or '.join(OF_WORDS)}")
 
 
 def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) -> hf.Tokenizer:
@@ -67,7 +75,9 @@ def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) 
         if config.kind == "bpe":
             _train_bpe(inner, texts, words, config, tags)
         else:
-            inner.model = _model(words, config, tags)
+            # what a text of the listed words is made of
+            listed = _count_words(read_word_list(config.words), inner) if config.words else {}
+            inner.model = _model(words, listed, config, tags)
     inner.add_special_tokens([*SPECIALS, *tags])
     return inner
 
@@ -176,19 +186,35 @@ def _merge(
     inner.train_from_iterator(texts, trainer)
 
 
-def _model(words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]) -> models.Model:
+def _model(
+    words: Mapping[str, int], listed: Collection[str], config: TokenizerConfig, tags: Sequence[str]
+) -> models.Model:
     """The model of every kind that is not merged."""
     unknown = SPECIALS[UNK]
     specials = [*SPECIALS, *tags]
     if config.kind == "unigram":
         pieces = train_unigram(words, config.size - len(specials))
         return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
-    if config.kind in ("word", "space"):
-        # "<unk>" between spaces is what others wrote for an unknown word: not in the vocabulary, it is unknown here too
-        frequent = [word for word, count in words.items() if count >= config.min_count and word != SPACE + unknown]
-        frequent.sort(key=lambda word: (-words[word], word))
-        return models.WordLevel(_numbered([*specials, *frequent[: config.size - len(specials)]]), unk_token=unknown)
+    if config.kind in OF_WORDS:
+        return models.WordLevel(_numbered([*specials, *_vocabulary(words, listed, config, len(specials))]), unknown)
     return models.BPE(_numbered([*specials, *sorted({SPACE, *_alphabet(words, 1 << 24)})]), [], unk_token=unknown)
+
+
+def _vocabulary(words: Mapping[str, int], listed: Collection[str], config: TokenizerConfig, taken: int) -> list[str]:
+    """All listed words and as many of the text's frequent ones as there is room for, by their frequency in the text."""
+    room = config.size - taken
+    # "<unk>" between spaces is what others wrote for an unknown word: not in the vocabulary, it is unknown here too
+    kept = {*listed} - {SPACE + SPECIALS[UNK]}
+    if kept and len(kept) > room:
+        what = f"its {len(kept):,} words do not fit into tokenizer.size={config.size}"
+        raise ConfigError(f"setting tokenizer.words, {config.words}", what, f"Use at least {len(kept) + taken}")
+
+    def order(word: str) -> tuple[int, str]:
+        return -words.get(word, 0), word
+
+    frequent = [word for word, count in words.items() if count >= config.min_count and word != SPACE + SPECIALS[UNK]]
+    more = sorted({*frequent} - kept, key=order)
+    return sorted([*kept, *more[: max(0, room - len(kept))]], key=order)
 
 
 def _numbered(tokens: Sequence[str]) -> dict[str, int]:

@@ -21,6 +21,8 @@ def trigram_of(model: TextModel) -> Trigram:
     if folder is None or not (folder / DATA).is_file():
         what = "the model does not say what text it was trained on"
         raise DataError(folder or "trigram", what, "Use the folder of a run, with its data.json")
+    if "imported" in read_json(folder / DATA):
+        raise DataError(folder, "the model was imported, and has no training text to count", "Use one trained here")
     corpus = load_text(configuration.build(DataConfig, model.config["data"], "data"))
     _check_same(folder, corpus.fingerprint)
     if not len(corpus.valid):

@@ -13,7 +13,6 @@ P always adds up to 1 over the vocabulary.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -102,19 +101,6 @@ class Trigram:
     def _bin(self, seen: Any) -> Any:
         """⌈-log((1 + x) / T)⌉: 0 for the most frequent contexts, the more the rarer."""
         return np.maximum(0, np.ceil(-np.log((1 + seen) / self.tokens))).astype(np.int64)
-
-
-def mix(log_p_neural: NDArray[Any], log_p_trigram: NDArray[Any], weight: float = 0.5) -> Floats:
-    """log(weight P_neural + (1 - weight) P_trigram), token by token: the paper's mixture has equal weights."""
-    if not 0 <= weight <= 1:
-        raise DataError("mixture", f"a weight of {weight}", "Give one from 0 (the trigram alone) to 1")
-    one, other = (np.asarray(log_p, dtype=np.float64) for log_p in (log_p_neural, log_p_trigram))
-    if one.shape != other.shape:
-        what = f"log-probabilities of {one.size:,} and of {other.size:,} tokens"
-        raise DataError("mixture", what, "Score the same tokens with both")
-    if weight in (0, 1):
-        return (one if weight else other).copy()
-    return np.logaddexp(one + math.log(weight), other + math.log(1 - weight))
 
 
 class _Counts:

@@ -67,7 +67,6 @@ USUAL: dict[str, Any] = {
 }
 # Values that regard's mathematics has; any other is refused. (reorder_and_upcast_attn only says in which precision.)
 ONLY: dict[str, Any] = {
-    "model_type": "gpt2",
     "layer_norm_epsilon": NORM_EPS,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
@@ -166,17 +165,22 @@ def write_gpt2(run: Path | tuple[Writer, TokenizerPair], out: Path) -> Written:
             tensor = torch.zeros(len(own[our.removesuffix("bias") + "weight"]))
         tensors[their] = tensor.t() if turned else tensor
     tied = HEAD not in tensors
-    out.mkdir(parents=True, exist_ok=True)
-    (write_gpt2_tokenizer if config.silent else write_regard_tokenizer)(tokenizers.target, out, config.context)
     named = {name if name == HEAD else f"transformer.{name}": tensor for name, tensor in tensors.items()}
-    save_tensors(out / WEIGHTS, named, {"format": "pt"})
     vocabulary = len(tensors[TABLE])
     ends: dict[str, int] = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     if config.silent:
         ends = {"bos_token_id": vocabulary - 1, "eos_token_id": vocabulary - 1}
     unwritten = {} if config.silent else {"suppress_tokens": [PAD, BOS]}  # as regard's own search
-    write_json(out / GENERATION, {**ends, **unwritten})
-    write_json(out / CONFIG, {**_theirs(config), **ends, "vocab_size": vocabulary, "tie_word_embeddings": tied})
+
+    def fill(place: Path) -> None:
+        write_tokenizer = write_gpt2_tokenizer if config.silent else write_regard_tokenizer
+        write_tokenizer(tokenizers.target, place, config.context)
+        save_tensors(place / WEIGHTS, named, {"format": "pt"})
+        write_json(place / GENERATION, {**ends, **unwritten})
+        write_json(place / CONFIG, {**_theirs(config), **ends, "vocab_size": vocabulary, "tie_word_embeddings": tied})
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_folder(out, fill)
     return Written(out, "gpt2" if config.silent else "regard", tied)
 
 
@@ -190,7 +194,7 @@ def _names(layers: int) -> Iterator[tuple[str, str, bool]]:
 
 
 def _check_free(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    if not out.name or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise CheckpointError(out, "there is something already", "Give the name of a new folder")
 
 
@@ -202,6 +206,10 @@ def _read_config(folder: Path) -> dict[str, Any]:
     given = read_json(where)
     if not isinstance(given, dict):
         raise CheckpointError(where, "it is not the configuration of a model", "Give a Hugging Face GPT-2 folder")
+    kind = given.get("model_type")
+    if kind != "gpt2":
+        what = "it has no model_type" if kind is None else f"model_type={str(kind)[:60]!r} is not a GPT-2"
+        raise CheckpointError(where, what, 'Give a folder whose config.json says "model_type": "gpt2"')
     for name, value in ONLY.items():
         found = given.get(name, value)
         same = math.isclose(found, value) if type(value) is type(found) is float else found == value

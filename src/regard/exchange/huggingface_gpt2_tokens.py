@@ -18,9 +18,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from regard.core.errors import CheckpointError, TokenizerError
 from regard.core.files import read_json, write_bytes, write_json
 from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
+from regard.data.gpt2_tokens import END_OF_TEXT
 from regard.data.tokenizers import Tokenizer, gpt2_tokenizer
 
-END_OF_TEXT = "<|endoftext|>"
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
 VOCABULARY, MERGES = "vocab.json", "merges.txt"
 FILES = ((VOCABULARY, MERGES), ("encoder.json", "vocab.bpe"))

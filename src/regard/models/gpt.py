@@ -74,7 +74,7 @@ class GPTConfig:
     heads: int = 6
     kv_heads: int = 0  # of keys and values, shared by groups of query heads; 0: as `heads`
     inner: int = 0  # 0: four times the width; of swiglu, which has three matrices, 8/3 of it, up to a multiple of 64
-    context: int = 512  # of learned positions: the longest text that is read at once
+    context: int = 512  # the longest text that is read at once, and trained on
     norm: Literal["pre", "post"] = "pre"
     normalise: Literal["layer", "rms"] = "layer"  # rms: without mean and bias (Zhang & Sennrich 2019)
     qk_norm: bool = False  # queries and keys of each head are RMS-normalised, with learned scales
@@ -236,16 +236,16 @@ class GPT(LanguageModel):
 
     @property
     def limits(self) -> Limits:
-        """As many tokens as there are learned positions; without them, text may go on beyond what was trained."""
-        return Limits(target=self.positions.limit)
+        """The context, whatever the positions: rotary ones and ALiBi go on beyond it, but what is written gets worse and worse."""
+        return Limits(target=self.config.context)
 
     def _embed(self, tokens: Int[Tensor, "B N"], at: Int[Tensor, "*#B N"], longest: int) -> Float[Tensor, "B N D"]:
-        limit = self.positions.limit
-        if limit is not None and longest > limit:
+        limit = self.config.context
+        if longest > limit:
             what = f"{longest} tokens are more than the model's context, {limit}"
             raise ModelError("the text", what, "Give shorter text, or ask for less")
         x = self.embedding(tokens)
-        return self.dropout(x if limit is None else x + self.positions(at, longest))
+        return self.dropout(x if self.positions.limit is None else x + self.positions(at, longest))
 
     def _schemes(self, places: Places) -> list[SchemeAtPlaces | None]:
         return [None] * len(self.decoder) if self.relative is None else [*self.relative(places)]

@@ -7,15 +7,17 @@ training reads it from end to end. Any other reads overlapping windows, and of e
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.core.errors import ModelError
+from regard.core.errors import DataError, ModelError
 from regard.core.types import EOS, PAD, Padded
 from regard.data.token_stream import TokenStream, scoring_windows
 from regard.models.base import LanguageModel
@@ -24,6 +26,25 @@ from regard.search.forcing import SCORE_CELLS
 CARRIED_TOKENS = 1024  # read at once where the state is carried
 WINDOW_TOKENS = {"cpu": 1 << 12}  # of all windows read at once
 WINDOW_TOKENS_ELSEWHERE = 1 << 16
+
+
+def no_source(rows: int, device: torch.device | str) -> Padded:
+    """A source for models that have none: it only says how many rows there are."""
+    source = torch.full((rows, 1), EOS, device=device)
+    return Padded(source, source != PAD)
+
+
+def mix(log_p: NDArray[Any], log_p_other: NDArray[Any], weight: int | float = 0.5) -> NDArray[np.float64]:
+    """log(weight P + (1 - weight) P_other), token by token. Bengio et al. 2003 mix with equal weights."""
+    if not 0 <= weight <= 1:
+        raise DataError("mixture", f"a weight of {weight}", "Give one from 0 (the other model alone) to 1")
+    one, other = (np.asarray(each, dtype=np.float64) for each in (log_p, log_p_other))
+    if one.shape != other.shape:
+        what = f"log-probabilities of {one.size:,} and of {other.size:,} tokens"
+        raise DataError("mixture", what, "Score the same tokens with both")
+    if weight in (0, 1):
+        return (one if weight else other).copy()
+    return np.logaddexp(one + math.log(weight), other + math.log(1 - weight))
 
 
 def stream_scores(
@@ -53,7 +74,7 @@ def stream_scores(
 
 def _carried(model: LanguageModel, tokens: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
     stream = TokenStream(tokens)
-    memory, state = model.start(_nothing(1, device), capacity=CARRIED_TOKENS)
+    memory, state = model.start(no_source(1, device), capacity=CARRIED_TOKENS)
     for begin in range(0, len(tokens), CARRIED_TOKENS):
         read, wanted = stream.windows(np.array([begin]), min(CARRIED_TOKENS, len(tokens) - begin))
         hidden, state = model.advance(torch.from_numpy(read)[:, None].to(device), memory, state)
@@ -69,17 +90,11 @@ def _windows(
     for width, same in itertools.groupby(windows, key=lambda window: window.end - window.begin):
         while some := list(itertools.islice(same, most)):
             read, wanted = stream.windows(np.array([window.begin for window in some]), width)
-            source = _nothing(len(some), device)
+            source = no_source(len(some), device)
             hidden = cast(Any, model)(source, torch.from_numpy(read).to(device)).hidden
             firsts = [window.first - window.begin for window in some]
             scored = torch.cat([rows[first:] for rows, first in zip(hidden, firsts, strict=True)])
             yield _own(model, scored, np.concatenate([w[first:] for w, first in zip(wanted, firsts, strict=True)]))
-
-
-def _nothing(rows: int, device: torch.device) -> Padded:
-    """A source for models that have none."""
-    source = torch.full((rows, 1), EOS, device=device)
-    return Padded(source, source != PAD)
 
 
 def _own(model: LanguageModel, hidden: Float[Tensor, "N D"], wanted: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,15 +16,16 @@ import torch
 from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import ConfigError, DataError, ModelError
-from regard.core.types import EOS, SPECIALS, UNK, pad_rows
+from regard.core.types import EOS, SPECIALS, UNK
 from regard.data.token_stream import TokenStream
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.base import LanguageModel, Writer
 from regard.search.config import SearchConfig
 from regard.search.forcing import score_pairs
+from regard.search.hypothesis import Hypothesis
 from regard.search.search import search as search_texts
-from regard.search.search import stream as stream_tokens
-from regard.search.text_scores import stream_scores
+from regard.search.sliding import Passage, slides, stream_on, write_on
+from regard.search.text_scores import mix, no_source, stream_scores
 from regard.tasks.folder import load_model
 from regard.tasks.next_words import NextWord, next_tokens, next_words
 from regard.tasks.text_pieces import Pieces, text_after
@@ -35,6 +37,7 @@ MOST_AT_ONCE = 2048  # tokens of a text that is scored in one piece; longer ones
 USUAL_CONTEXT = 512  # of a window, where neither the model nor its run says one
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 UNKNOWN = SPECIALS[UNK]
+WORDS = ("word", "space")  # kinds of tokenizers whose tokens are words
 SHOWN = 8  # unknown words or characters that a warning names
 
 
@@ -48,7 +51,10 @@ class OtherModel(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """One text that goes on from a prompt."""
+    """One text that goes on from a prompt.
+
+    Log-probabilities are given all before or, beyond the model's context, what its window shows (search/sliding.py).
+    """
 
     text: str  # what comes after the prompt
     log_prob: float  # of what was written and, if finished, of the end
@@ -213,13 +219,14 @@ class TextModel:
         """Text that follows a prompt: one, or a list where more than one sample is asked for. See `settings`.
 
         An empty prompt is the beginning of a text; so is one of white space alone, unless the tokenizer keeps white space.
-        The same prompt, settings and seed give the same text.
+        The same prompt, settings and seed give the same text. Where the model's context is full before `max_tokens` are
+        written, the text goes on from the context's last half; only a beam search stops there, which is said beforehand.
         """
         config = self.settings(
             samples=samples, method=method, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p,
             min_p=min_p, seed=seed, beam=beam,
         )  # fmt: skip
-        self.check_room(prompt, max_tokens)
+        self.check_room(prompt, config, max_tokens)
         texts = [found.text for found in self.generations(prompt, search=config)]
         return texts[0] if samples == 1 else texts
 
@@ -236,22 +243,28 @@ class TextModel:
         """
         config = search or self.settings()
         texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        ids = [self._read(text) for text in texts]
-        found: list[list[Generation]] = [[] for _ in texts]
         self.model.eval()
+        passages = write_on(self._find, [self._read(text) for text in texts], config, self.model.limits.target)
+        found = [[self._generation(passage) for passage in many] for many in passages]
+        return found[0] if isinstance(prompts, str) else found
+
+    def _find(self, prompts: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
+        """What follows each prompt within the model's context."""
+        found: list[list[Hypothesis]] = [[] for _ in prompts]
         budget = max(1, (1 << (12 if self.device.type == "cpu" else 17)) // config.hypotheses)
         scores = 1 << (25 if self.device.type == "cpu" else 28)
         most_rows = max(1, scores // (config.hypotheses * self.model.output.vocabulary))
-        for rows in batches([len(tokens) + min(config.max_length, 256) for tokens in ids], budget, most_rows):
-            results = search_texts(self.model, self._nothing(len(rows)), config, [ids[row] for row in rows])
+        for rows in batches([len(tokens) + min(config.max_length, 256) for tokens in prompts], budget, most_rows):
+            source = no_source(len(rows), self.device)
+            results = search_texts(self.model, source, config, [prompts[row] for row in rows])
             for row, many in zip(rows, results, strict=True):
-                found[row] = [self._generation(ids[row], h.tokens, h.token_log_probs, h.finished) for h in many]
-        return found[0] if isinstance(prompts, str) else found
+                found[row] = many
+        return found
 
-    def _generation(self, prompt: list[int], tokens: list[int], log_probs: list[float], finished: bool) -> Generation:
-        new, own = tokens[len(prompt) :], log_probs[len(prompt) :]
-        text = text_after(self.tokenizer, prompt, new)
-        return Generation(text, math.fsum(own), self.tokenizer.pieces(new), own, finished)
+    def _generation(self, passage: Passage) -> Generation:
+        text = text_after(self.tokenizer, passage.prompt, passage.tokens)
+        pieces = self.tokenizer.pieces(passage.tokens)
+        return Generation(text, math.fsum(passage.log_probs), pieces, passage.log_probs, passage.finished)
 
     def stream(
         self,
@@ -279,7 +292,6 @@ class TextModel:
             min_p=min_p,
             seed=seed,
         )
-        self.check_room(prompt, max_tokens)
         return self.pieces(prompt, search=config)
 
     def pieces(self, prompt: str, *, search: SearchConfig) -> Iterator[str]:
@@ -289,7 +301,8 @@ class TextModel:
     def _pieces(self, prompt: list[int], config: SearchConfig) -> Iterator[str]:
         pieces = Pieces(self.tokenizer, prompt)
         self.model.eval()
-        for written in stream_tokens(self.model, self._nothing(1), config, [prompt]):
+        limit = self.model.limits.target
+        for written in stream_on(self.model, no_source(1, self.device), config, prompt, limit):
             if written.token != EOS and (text := pieces.add(written.token)):
                 yield text
         if text := pieces.end():
@@ -307,26 +320,62 @@ class TextModel:
 
     # --- reading
 
-    def _nothing(self, rows: int) -> Any:
-        return pad_rows([[EOS]] * rows).to(self.device)
+    @functools.cached_property
+    def _unseen(self) -> frozenset[int]:
+        """Tokens with a byte or character that the training text did not have; of words, those that it did not have.
+
+        A run's config.json lists tokens that were never read. Some of them are only parts of words that were, and are left
+        out here. Imported models have no such list.
+        """
+        listed = self.config.get("unseen_tokens")
+        unread = set(listed if isinstance(listed, list) else ())
+        kind = self.config.get("tokenizer")
+        if not unread or (isinstance(kind, dict) and kind.get("kind") in WORDS):
+            return frozenset(unread)
+        pieces = self.tokenizer.pieces(range(self.tokenizer.size))
+        seen = {letter for i, piece in enumerate(pieces) if i > UNK and i not in unread for letter in piece}
+        return frozenset(i for i, piece in enumerate(pieces) if i in unread and not seen.issuperset(piece))
 
     def _read(self, prompt: str) -> list[int]:
-        """The tokens of a prompt. Parts of it that are not in the vocabulary are named in a warning."""
+        """The tokens of a prompt. Parts that are not in the vocabulary, or not in the training text, are named in a warning."""
         if not isinstance(prompt, str):
             raise DataError("prompt", "it is not a text", "Give a str")
         if len(prompt) > MAX_PROMPT_CHARACTERS:
             what = f"it has {len(prompt):,} characters, more than {MAX_PROMPT_CHARACTERS:,}"
             raise DataError("prompt", what, "Give its end only")
         (ids,) = self.tokenizer.encode([prompt])
-        if UNK in ids and (unknown := self._unknown(prompt)):
-            if not self.tokenizer.decode([[i for i in ids if i != UNK]])[0].strip():
-                what = f"all of it is unknown to the model ({unknown})"
-                raise DataError("prompt", what, "Use words like those it was trained on")
-            said = f"The prompt has what the model has never seen, and reads as {UNKNOWN}: {unknown}."
-            warnings.warn(said, stacklevel=3)
+        if UNK not in ids and self._unseen.isdisjoint(ids):
+            return ids
+        unseen, known = self._trained_on(ids)
+        unknown = self._unknown(prompt) if UNK in ids else []
+        if not known and (unknown or unseen):
+            what = f"all of it is unknown to the model ({_names([*unknown, *unseen])})"
+            raise DataError("prompt", what, "Use words like those it was trained on")
+        said = "The prompt has what the model has never seen"
+        if unknown:
+            warnings.warn(f"{said}, and reads as {UNKNOWN}: {_names(unknown)}.", stacklevel=3)
+        if unseen:
+            warnings.warn(f"{said}: {_names(unseen)}.", stacklevel=3)
         return ids
 
-    def _unknown(self, text: str) -> str:
+    def _trained_on(self, ids: list[int]) -> tuple[list[str], bool]:
+        """Text whose tokens were never trained on, characters as wholes; and whether there is any other. UNK is neither."""
+        pieces, found, known, strange = Pieces(self.tokenizer), dict[str, None](), False, False
+        tokens = [i for i in ids if i != UNK]
+        left = sum(i in self._unseen for i in tokens)
+        for number, token in enumerate(tokens, start=1):
+            strange, left = strange or token in self._unseen, left - (token in self._unseen)
+            text = pieces.add(token) or (pieces.end() if number == len(tokens) else "")
+            if text and strange:
+                found[text.strip() or text] = None
+                strange = False
+            elif text.strip():
+                known = True
+            if known and (len(found) > SHOWN or not (left or strange)):
+                break
+        return list(found), known
+
+    def _unknown(self, text: str) -> list[str]:
         """The words or characters that have no token of their own; not the word <unk>, where the tokenizer reads it as such."""
         found: dict[str, None] = {}
         meant = {UNKNOWN} if self.tokenizer.decode([[UNK]]) == [UNKNOWN] else set()
@@ -339,18 +388,18 @@ class TextModel:
             found |= dict.fromkeys(letters if letters and (ids != [UNK] or len(word) == 1) else [word[:40]])
             if len(found) > SHOWN:
                 break
-        names = [repr(part) for part in found]
-        return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        return list(found)
 
-    def check_room(self, prompt: str, max_tokens: int | None) -> None:
-        """Warns where fewer tokens can follow a prompt than are asked for."""
+    def check_room(self, prompt: str, search: SearchConfig, max_tokens: int | None) -> None:
+        """Warns where fewer tokens can follow a prompt than are asked for: in a beam search, which stops at the context."""
         limit = self.model.limits.target
-        if max_tokens is None or limit is None:
+        if max_tokens is None or limit is None or slides(search):
             return
         room = limit - 1 - len(self.tokenizer.encode([prompt])[0])
         if 0 < room < max_tokens:
             warnings.warn(
-                f"At most {room} tokens are written after this prompt, not {max_tokens}: the model's context is {limit} tokens.",
+                f"At most {room} tokens are written after this prompt, not {max_tokens}: the model's context is {limit} tokens, "
+                "and a beam search ends there.",
                 stacklevel=3,
             )
 
@@ -368,12 +417,14 @@ class TextModel:
         short = [row for row, tokens in enumerate(ids) if len(tokens) + 1 <= at_once]
         for group in batches([len(ids[row]) + 1 for row in short], batch_tokens):
             rows = [short[i] for i in group]
-            scored = score_pairs(self.model, self._nothing(len(rows)), [ids[row] for row in rows])
+            scored = score_pairs(self.model, no_source(len(rows), self.device), [ids[row] for row in rows])
             for row, (total, each) in zip(rows, scored, strict=True):
                 results[row] = PairScore(total, self.tokenizer.pieces(ids[row]), each)
         for row, tokens in enumerate(ids):
             if results[row] is None:
-                each = np.concatenate(list(self._scores(np.array([*tokens, EOS]), self.context, 0))).tolist()
+                windows = {"context": self.context, "stride": max(1, self.context // 2)}
+                parts = stream_scores(self.model, np.array([*tokens, EOS]), self.device, **windows)
+                each = np.concatenate(list(parts)).tolist()
                 results[row] = PairScore(math.fsum(each), self.tokenizer.pieces(tokens), each)
         return [result for result in results if result is not None]
 
@@ -405,7 +456,7 @@ class TextModel:
         total, done = [], 0
         for part in self._scores(tokens, context, stride):
             if other is not None:
-                part = _mixed(part, other[done : done + len(part)], weight)
+                part = mix(part, other[done : done + len(part)], weight)
             total.append(float(part.sum()))
             done += len(part)
             if progress is not None:
@@ -413,9 +464,9 @@ class TextModel:
         return dataclasses.replace(count, nll=-math.fsum(total), tokens=done, unknown=int((tokens == UNK).sum()))
 
     def _scores(self, tokens: np.ndarray, context: int, stride: int) -> Iterator[np.ndarray]:
-        if (context or stride) and self.model.carries and context != self.context:
+        if (context or stride) and self.model.carries:
             what = "this model carries its state through the whole text, and reads no windows"
-            raise ConfigError("context", what, "Leave context and stride out")
+            raise ConfigError("context" if context else "stride", what, "Leave context and stride out")
         limit = self.model.limits.target
         context = context or self.context
         stride = stride or max(1, context // 2)
@@ -442,10 +493,8 @@ class TextModel:
         return tokens, TextScore(0.0, 0, words, size, count)
 
 
-def _mixed(own: np.ndarray, other: np.ndarray, weight: float) -> np.ndarray:
-    if weight in (0, 1):
-        return own if weight else other
-    return np.logaddexp(own + math.log(weight), other + math.log(1 - weight))
+def _names(parts: Sequence[str]) -> str:
+    return ", ".join(map(repr, parts[:SHOWN])) + (", ..." if len(parts) > SHOWN else "")
 
 
 __all__ = ["Generation", "NextWord", "TextModel", "TextScore"]

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 
 from regard.core.errors import ConfigError, ModelError
-from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK, Padded
+from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
 from regard.data.tokenizers import Tokenizer
 from regard.models.base import LanguageModel
+from regard.search.text_scores import no_source
 from regard.tasks.text_pieces import UNDECIDED
 
 END = SPECIALS[EOS]
@@ -235,10 +236,8 @@ class _Reader:
         self._model, self._device = model, device
         self.depth = DEPTH if limit is None else min(DEPTH, limit - 1 - len(prompt))
         tokens = torch.tensor([[[BOS, *prompt]]], device=device)
-        nothing = torch.full((1, 1), EOS, device=device)
         with torch.inference_mode():
-            source = Padded(nothing, nothing == EOS)
-            self._memory, self._state = model.start(source, capacity=tokens.shape[-1] + self.depth)
+            self._memory, self._state = model.start(no_source(1, device), capacity=tokens.shape[-1] + self.depth)
             hidden = None
             for part in tokens.split(READ_TOKENS, -1):
                 hidden, self._state = model.advance(part, self._memory, self._state)

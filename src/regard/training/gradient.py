@@ -67,8 +67,9 @@ class Carried:
 
     @torch.no_grad()
     def put(self, state: State) -> None:
+        """What is not finite is 0 instead: a bad step is skipped, and must not spoil all that come after."""
         assert self.state is not None
-        self.state.map(lambda tensor, new: tensor.copy_(new), state)
+        self.state.map(lambda tensor, new: tensor.copy_(torch.where(new.isfinite(), new, 0)), state)
 
     def tensors(self) -> dict[str, Tensor] | None:
         return None if self.state is None else {str(i): t for i, t in enumerate(_leaves(self.state))}

@@ -7,19 +7,21 @@ import time
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 
 from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import ConfigError
 from regard.core.files import MANIFEST, write_json, write_manifest
+from regard.core.types import UNK
 from regard.data.documents import TextCorpus, load_text
 from regard.data.token_stream import TokenStream
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.evaluation.metrics import Score
 from regard.models.base import LanguageModel, Writer
 from regard.search.text_scores import stream_scores
-from regard.tasks.folder import CONFIG, DATA, FORMAT, tokenizer_names
+from regard.tasks.folder import CONFIG, DATA, FORMAT, read_config, tokenizer_names
 from regard.tasks.language_model import TextModel, TextScore
 from regard.training.config import RunConfig, build_run_config
 from regard.training.loop import Trainer
@@ -62,7 +64,8 @@ def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
         size = tokenizers.target.size
         vocabulary = {"source": size, "target": size, "shared": True}
         plain = configuration.to_plain(config)
-        write_json(folder / CONFIG, {"format": FORMAT, "resolved": True, **plain, "vocabulary": vocabulary})
+        facts = {"vocabulary": vocabulary, **_unseen(stream, size, request.get("start_from"))}
+        write_json(folder / CONFIG, {"format": FORMAT, "resolved": True, **plain, **facts})
         write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
     device = choose_device(config.train.device)
     report.say(
@@ -83,11 +86,23 @@ def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
     return go_through(folder, request, trainer, lambda: _test(folder, corpus, text_model, report), counts)
 
 
+def _unseen(stream: TokenStream, vocabulary: int, start_from: str | None) -> dict[str, list[int]]:
+    """Tokens that were never trained on, by which a prompt in letters never seen is known."""
+    unseen = set(np.flatnonzero(np.bincount(stream.tokens, minlength=vocabulary) == 0).tolist()) - set(range(UNK + 1))
+    if start_from is not None:
+        before = read_config(Path(start_from)).get("unseen_tokens")
+        if before is None:  # what the other model has seen is not known
+            return {}
+        unseen &= set(before)
+    return {"unseen_tokens": sorted(unseen)}
+
+
 def _sizes(corpus: TextCorpus, values: dict[str, Any], fine_tuning: bool) -> dict[str, Any]:
     given = build_run_config(values)
     cpu = choose_device(given.train.device).type != "cuda"
     steps = given.train.steps if "steps" in values.get("train", {}) else None
-    return choose_text_sizes(corpus.characters, type(given.model), cpu, fine_tuning=fine_tuning, steps=steps)
+    kind = given.tokenizer.kind if "kind" in values.get("tokenizer", {}) else ""
+    return choose_text_sizes(corpus.characters, type(given.model), cpu, fine_tuning, steps, kind)
 
 
 def _record(folder: Path, corpus: TextCorpus, report: Reporter) -> None:
@@ -138,9 +153,13 @@ def _test(folder: Path, corpus: TextCorpus, text_model: TextModel, report: Repor
     if not len(part):
         return {}
     began = time.monotonic()
-    scores = _as_scores(text_model.perplexity(part))
+    found = text_model.perplexity(part)
+    scores = _as_scores(found)
     write_scores(folder, name, {"documents": len(part)}, began, scores)
     report.say(f"On the {name} text: " + ", ".join(str(score) for score in scores.values()))
+    if found.unknown:
+        many = f"{found.unknown:,} of {found.tokens:,} tokens"
+        report.say(f"{many} there stand for words that the vocabulary lacks: compare only with the same vocabulary.")
     return scores
 
 

@@ -13,13 +13,28 @@ from regard.data.prepared import from_home
 from regard.models.base import MODELS, LanguageModel
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import RunConfig, build_run_config, read_recipe
-from regard.training.model_section import DEFAULT, config_class, settings_of
+from regard.training.model_section import DEFAULT, build_model_config, config_class, settings_of
 from regard.training.sizes import heads_for
 
 DEFAULT_OF_TEXT = "gpt"  # the model of a run on plain text that names none
 DEFAULT_OF_LABELLED = "gpt-classifier"
 # what fine-tuning may change of a model
-CHANGED = ("dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "auxiliary")
+CHANGED = (
+    "dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "weight_dropout", "variational", "auxiliary"
+)  # fmt: skip
+# settings that would silently do nothing for text that is not pairs
+OF_PAIRS = {
+    "text": {
+        "data": ("source_language", "target_language"),
+        "tokenizer": ("joint",),
+        "train": ("max_tokens", "valid_sentences"),
+    },
+    "labelled": {
+        "data": ("source_language", "target_language"),
+        "tokenizer": ("joint",),
+        "train": ("valid_sentences",),
+    },
+}
 
 
 def gather(
@@ -72,8 +87,10 @@ def gather(
         and "heads" in settings_of(config_class(model))
     ):
         model["heads"] = heads_for(model["width"])
+    asked = values
     if start_from is not None:
-        build_run_config(values)  # says what is wrong with the settings before they are compared
+        # what is wrong with the other sections is said before models are compared
+        build_run_config({name: part for name, part in values.items() if name != "model"})
         values = _with_model_of(start_from, values)
     config = build_run_config(values)
     data = config.data
@@ -83,13 +100,13 @@ def gather(
             "there is nothing to train on",
             "Give a recipe, or --src and --tgt, or --pairs, or --text, or set data.corpora or data.labelled",
         )
-    _check_kind(config)
+    _check_kind(config, asked)
     _anchor(values)
     return values
 
 
-def _check_kind(config: RunConfig) -> None:
-    """Refuses a model of one kind of text with text of another."""
+def _check_kind(config: RunConfig, values: Mapping[str, Any]) -> None:
+    """Refuses a model of one kind of text with text of another, and settings that mean nothing for it."""
     data, name = config.data, config.model.name
     model = MODELS.get(name)
     given = "text" if data.text else "labelled" if data.labelled else "pairs"
@@ -100,6 +117,14 @@ def _check_kind(config: RunConfig) -> None:
         what = f"{name} has no accuracy: it is no classifier"
         raise ConfigError("setting train.best_by", what, "Use train.best_by=loss")
     if given == read:
+        known = OF_PAIRS.get(given, {})
+        wrong = [(section, key) for section, keys in known.items() for key in keys if key in values.get(section, {})]
+        if given != "pairs":
+            wrong += [("augment", key) for key in values.get("augment", {})]
+        for section, key in wrong:
+            raise ConfigError(
+                f"setting {section}.{key}", "it is for sentence pairs, and does nothing here", "Leave it out"
+            )
         return
     what = {
         "pairs": f"{name} translates: it needs pairs",
@@ -168,6 +193,9 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         raise CheckpointError(other / CONFIG, "it does not say how its tokenizer was made", "Start from a whole run")
     if theirs["model"].get("name") == _begins_with(_model_name(values)):
         theirs = configuration.merge(theirs, {"model": {"name": _model_name(values)}})
+    for key, value in values.get("model", {}).items():
+        if key not in theirs["model"]:
+            build_model_config({"name": theirs["model"]["name"], key: value})  # says that there is no such setting
     for section in ("model", "tokenizer"):
         for key, value in values.get(section, {}).items():
             if theirs[section].get(key) != value and key not in CHANGED:
@@ -198,6 +226,8 @@ def _anchor(values: Mapping[str, Any]) -> None:
         data["folder"] = str(from_home(data.get("folder", "")).absolute())
     if data.get("store") not in (None, "", "memory"):
         data["store"] = str(from_home(data["store"]).absolute())
+    if (values.get("tokenizer") or {}).get("words"):
+        values["tokenizer"]["words"] = _absolute(values["tokenizer"]["words"])
 
 
 def _absolute(path: str) -> str:

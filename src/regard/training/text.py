@@ -16,6 +16,7 @@ from regard.core.errors import ConfigError
 from regard.data.corpus import Corpus, load_corpus
 from regard.data.store import TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+from regard.data.word_list import read_word_list
 from regard.models.base import Writer, build_model
 from regard.training.checking import check_before_training, keep_input
 from regard.training.config import RunConfig, build_run_config
@@ -97,7 +98,8 @@ def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) 
         )
     if corpus.shelf is None:
         return TokenizerPair.train_on(corpus.train, config, corpus.tags)
-    detail = f"{configuration.to_plain(config)}\n{library.__version__}"
+    listed = sorted(read_word_list(config.words)) if config.words else []  # a list may change under the same name
+    detail = f"{configuration.to_plain(config)}\n{listed}\n{library.__version__}"
 
     def fill(folder: Path) -> None:
         report.say("Training the tokenizer...")

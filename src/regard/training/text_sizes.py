@@ -7,13 +7,15 @@ from typing import Any
 from regard.training.model_section import settings_of
 from regard.training.sizes import usual_rate
 
+MOST_WORDS_ON_CPU, MOST_WORDS = 10_000, 50_000  # of tokenizers of whole words; rarer ones are unknown
 CHARACTERS_PER_TOKEN = 4.0  # of a few thousand subwords
 
 
 def choose_text_sizes(
-    characters: int, model: type, cpu: bool, fine_tuning: bool = False, steps: int | None = None
+    characters: int, model: type, cpu: bool, fine_tuning: bool = False, steps: int | None = None, kind: str = ""
 ) -> dict[str, Any]:
-    """Settings for a training text of so many characters, as plain nested values; `steps` are the user's, if set.
+    """Settings for a training text of so many characters, as plain nested values; `steps` and `kind` (of the tokenizer) are
+    the user's, if set.
 
     `model` is the class of the model's configuration: it gets only settings that it has.
     """
@@ -45,16 +47,11 @@ def choose_text_sizes(
     if fine_tuning:
         return {"train": train}
     known = settings_of(model)
-    sizes = {
-        "width": width,
-        "embedding": width,
-        "layers": layers,
-        "heads": heads,
-        "dropout": dropout,
-        "context": window,
-    }
+    sizes = {"width": width, "layers": layers, "heads": heads, "dropout": dropout, "context": window}
+    if kind in ("word", "space"):  # of whole words, many more are needed
+        pieces = MOST_WORDS_ON_CPU if cpu else MOST_WORDS
     return {
-        "tokenizer": {"kind": "bytebpe", "size": pieces},
+        "tokenizer": {"kind": kind or "bytebpe", "size": pieces},
         "model": {name: value for name, value in sizes.items() if name in known},
         "train": train if "context" in known else {**train, "window": 64},
     }

@@ -98,7 +98,7 @@ def rows_of(config: TrainConfig, window: int) -> int:
 
 def check_language_settings(config: TrainConfig, model: LanguageModel) -> None:
     """Refuses settings that mean nothing for text without a source."""
-    if config.best_by == "bleu" or config.valid_sentences:
+    if config.best_by != "loss":
         raise ConfigError("setting train.best_by", "a language model has no BLEU", "Use train.best_by=loss")
     if config.consistency and model.carries:
         what = "its two readings of a text would have to carry two states"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import shutil
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from regard.evaluation.text_run import evaluate_text
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.search.config import SearchConfig
-from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, weights_of
+from regard.tasks.folder import CONFIG, DATA, FORMAT, WEIGHTS, weights_of
 from regard.tasks.language_model import TextModel
 from regard.tasks.next_words import NextWord
 
@@ -168,8 +170,11 @@ def test_bad_prompts_and_models_are_clear_errors(run, tiny_run):
         generate(run, "the " * 30)
     with pytest.raises(DataError, match="all of it is unknown"):
         generate(run, "日本")
-    with pytest.warns(UserWarning, match="At most 21 tokens are written"):
-        generate(run, "the cat", max_tokens=100, method="greedy")
+    for how in ({"as_json": True}, {"samples": 2}, {}):
+        with pytest.warns(
+            UserWarning, match=r"At most 21 tokens .* not 100: .* 24 tokens, and a beam search ends there"
+        ):
+            generate(run, "the cat", max_tokens=100, beam=2, **how)
     with pytest.raises(ModelError, match="Transformer: this model is no language model"):
         generate(tiny_run)
     with pytest.raises(ConfigError, match="--model: no language model is given"):
@@ -221,6 +226,28 @@ def test_evaluate_text(reader, run, capsys, tmp_path):
     file.write_text("the xylophone Ω\n")
     run_evaluate_text([file], run, "auto", None, None, False, "cpu")
     assert "stand for what the vocabulary lacks" in capsys.readouterr().err
+
+
+def test_text_goes_on_beyond_the_context_without_a_warning(reader, run, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        generate(run, as_json=True, max_tokens=100, method="greedy")
+        (found,) = json.loads(capsys.readouterr().out)["generations"]
+        assert len(found["tokens"]) == 100
+        generate(run, max_tokens=100, method="greedy")
+        assert capsys.readouterr().out == found["text"] + "\n"
+
+
+def test_a_trigram_needs_training_text(run, tmp_path):
+    (tmp_path / "a.txt").write_text("the cat\n")
+    with pytest.raises(DataError, match="does not say what text it was trained on"):
+        run_evaluate_text([tmp_path / "a.txt"], run, "auto", None, None, False, "cpu", 0.5)
+    imported = shutil.copytree(run, tmp_path / "imported")
+    write_json(imported / DATA, {"format": FORMAT, "imported": "gpt2"})
+    with pytest.raises(DataError, match="imported: the model was imported, and has no training text"):
+        run_evaluate_text([tmp_path / "a.txt"], imported, "auto", None, None, False, "cpu", 0.5)
+    with pytest.raises(ConfigError, match=r"--trigram: 1\.5 is not from 0 to 1 \(the trigram alone\)"):
+        run_evaluate_text([tmp_path / "a.txt"], run, "auto", None, None, False, "cpu", 1.5)
 
 
 def test_evaluation_mistakes(reader, run, tmp_path):

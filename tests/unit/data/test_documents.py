@@ -89,34 +89,102 @@ def lines(path: Path, count: int) -> list[str]:
     return texts
 
 
-def test_documents_are_held_out_by_their_text(tmp_path):
-    path = tmp_path / "text.txt"
-    texts = lines(path, 200)
+def folder_of(path: Path, texts: list[str]) -> Path:
+    """A folder with one file for each text, in their order."""
+    path.mkdir()
+    for i, text in enumerate(texts):
+        (path / f"{i:04}.txt").write_text(text)
+    return path
+
+
+def test_documents_of_a_folder_are_held_out_by_their_text(tmp_path):
+    texts = lines(tmp_path / "text.txt", 200)
+    path = folder_of(tmp_path / "folder", texts)
     corpus = load_text(DataConfig(text=str(path), valid_part=0.1, test_part=0.05))
     assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [170, 20, 10]
     assert sorted([*corpus.train, *corpus.valid, *corpus.test]) == sorted(texts)
     for part in (corpus.train, corpus.valid, corpus.test):
-        assert [texts.index(text) for text in part] == sorted(texts.index(text) for text in part)  # as in the file
+        assert [texts.index(text) for text in part] == sorted(texts.index(text) for text in part)  # in their order
     again = load_text(DataConfig(text=str(path), valid_part=0.1, test_part=0.05))
     assert (again.valid, again.test, again.fingerprint) == (corpus.valid, corpus.test, corpus.fingerprint)
     other = load_text(DataConfig(text=str(path), valid_part=0.1, test_part=0.05, split_seed=2))
     assert other.valid != corpus.valid
     assert other.fingerprint != corpus.fingerprint
-    path.write_text("".join(text + "\n" for text in reversed(texts)))
+    path = folder_of(tmp_path / "reversed", texts[::-1])
     assert load_text(DataConfig(text=str(path), valid_part=0.1, test_part=0.05)).valid == corpus.valid[::-1]
 
 
-def test_copies_never_stand_on_both_sides(tmp_path):
+@pytest.mark.parametrize("documents", ["auto", "line", "blank"])
+def test_of_a_file_the_end_is_held_out(tmp_path, documents):
     path = tmp_path / "text.txt"
-    texts = lines(path, 40)
-    path.write_text("".join(f"{text}\n" for text in texts + [text.upper() + "!" for text in texts] + texts))
+    texts = [f"line number {i}" for i in range(100, 300)]
+    path.write_text(("\n\n" if documents == "blank" else "\n").join(texts))
+    corpus = load_text(DataConfig(text=str(path), documents=documents, valid_part=0.1, test_part=0.05))
+    assert (corpus.train, corpus.valid, corpus.test) == (texts[:170], texts[170:190], texts[190:])
+    assert corpus.set_apart == 0
+    for valid, test in ((0.1, 0), (0, 0.1)):
+        corpus = load_text(DataConfig(text=str(path), documents=documents, valid_part=valid, test_part=test))
+        held = (corpus.valid, corpus.test)
+        assert (corpus.train, held) == (texts[:180], (texts[180:], []) if valid else ([], texts[180:]))
+
+
+def test_parts_of_a_file_are_parts_of_its_text(tmp_path):
+    path = tmp_path / "text.txt"
+    texts = ["x" * 500, *["y" * 10] * 10, "z" * 200, "w" * 200]
+    path.write_text("\n".join(texts))
+    corpus = load_text(DataConfig(text=str(path), valid_part=0.2, test_part=0.2))
+    assert (len(corpus.train), corpus.valid, corpus.test) == (11, texts[11:12], texts[12:])
+    corpus = load_text(DataConfig(text=str(path), valid_part=0.01, test_part=0.01))  # at least one document each
+    assert (len(corpus.train), corpus.valid, corpus.test) == (11, texts[11:12], texts[12:])
+
+
+LONG = "word " * 50  # 249 characters without the last space
+
+
+def test_long_copies_never_stand_on_both_sides_of_a_folder(tmp_path):
+    texts = [f"{LONG}{i}" for i in range(40)]
+    path = folder_of(tmp_path / "long", texts + [text.upper() + "!" for text in texts] + texts)
     said: list[str] = []
     corpus = load_text(DataConfig(text=str(path), valid_part=0.25, test_part=0.25), said.append)
     sides = [{text.lower().rstrip("!") for text in part} for part in (corpus.train, corpus.valid, corpus.test)]
     assert [len(side) for side in sides] == [20, 10, 10]
     assert set.union(*sides) == set(texts)
     assert (len(corpus.train), len(corpus.valid), corpus.set_apart) == (60, 10, 40)
-    assert said == ["40 copies of held-out documents are not trained on."]
+    assert said == ["40 copies of held-out documents, of 200 characters or more, are not trained on."]
+    short = [f"name {i}" for i in range(40)]
+    corpus = load_text(DataConfig(text=str(folder_of(tmp_path / "short", short * 3)), valid_part=0.25, test_part=0.25))
+    assert (len(corpus.train), len(corpus.valid), len(corpus.test), corpus.set_apart) == (100, 10, 10, 0)
+    assert set(corpus.valid) <= set(corpus.train)
+
+
+def test_long_copies_never_stand_on_both_sides_of_a_file(tmp_path):
+    path = tmp_path / "text.txt"
+    assert documents_module.LEAST_COPY == 200
+    exactly, less, other = "a" * 200, "b" * 199, "c" * 220
+    early = [exactly.upper() + ".", other, less, "MENENIUS:", LONG.strip(), *(f"{i:0250}" for i in range(20))]
+    texts = [*early, LONG.strip(), less, other, exactly, LONG.strip(), "MENENIUS:"]
+    path.write_text("\n".join(texts))
+    said: list[str] = []
+    corpus = load_text(DataConfig(text=str(path), valid_part=0.095, test_part=0.065), said.append)
+    assert corpus.test == [exactly, LONG.strip(), "MENENIUS:"]
+    assert corpus.valid == [less, other]  # what is tested is not validated on either
+    assert corpus.train == [less, "MENENIUS:", *early[5:]]
+    assert corpus.set_apart == 4
+    assert said == ["4 copies of held-out documents, of 200 characters or more, are not trained on."]
+    path.write_text(f"{'x ' * 4000}\n{LONG}\n{LONG}")
+    with pytest.raises(DataError, match="nothing is left to validate on: all of it is held out elsewhere too"):
+        load_text(DataConfig(text=str(path), valid_part=0.03, test_part=0.03))
+    path.write_text(f"{LONG}\n{LONG}\n{LONG}")
+    with pytest.raises(DataError, match="nothing is left to train on: all of it is held out elsewhere too"):
+        load_text(DataConfig(text=str(path)))
+
+
+def test_lines_that_occur_often_are_trained_on():
+    corpus = load_text(DataConfig(text="bundled:tinyshakespeare"))
+    assert (corpus.train.count("MENENIUS:"), corpus.set_apart) == (162, 0)
+    assert corpus.valid.count("PETRUCHIO:") > 0
+    sizes = [corpus.counts[part].characters for part in ("train", "valid", "test")]
+    assert [round(size / sum(sizes), 3) for size in sizes] == [0.9, 0.05, 0.05]
 
 
 def test_a_file_given_for_a_part_takes_nothing_from_the_text(tmp_path):
@@ -222,12 +290,13 @@ def test_what_is_not_there_is_refused(tmp_path):
 def test_too_little_to_hold_parts_out(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("a\nb\n")
-    with pytest.raises(DataError, match="nothing is left to train on: of 2 different documents, 1 would be held out"):
+    with pytest.raises(DataError, match="nothing is left to train on: of 2 documents, 1 would be held out"):
         load_text(DataConfig(text=str(path)))
     assert len(load_text(DataConfig(text=str(path), test_part=0)).train) == 1
     path.write_text("same\nSame.\nsame\n")
-    with pytest.raises(DataError, match="of 1 different documents"):
-        load_text(DataConfig(text=str(path)))
+    assert len(load_text(DataConfig(text=str(path))).train) == 1
+    with pytest.raises(DataError, match="of 1 different documents, 1 would be held out for validation and 1 for test"):
+        load_text(DataConfig(text=str(folder_of(tmp_path / "same", ["same", "Same.", "same"]))))
     path.write_text("short")
     with pytest.raises(DataError, match="its only document, of 5 characters, is too short"):
         load_text(DataConfig(text=str(path)))

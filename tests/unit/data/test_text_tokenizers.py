@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from regard.core.errors import ConfigError, TokenizerError
+from regard.core.errors import ConfigError, DataError, TokenizerError
 from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
 from regard.data.bpe_dropout import BpeDropout
 from regard.data.documents import read_documents
@@ -77,6 +77,67 @@ def test_size_and_count_of_words_between_spaces_are_exact():
     assert tokenizer.size == 14
     assert tokenizer.pieces(range(4, 14)) == [f"▁w{i}" for i in range(19, 9, -1)]
     assert Tokenizer.train(texts, config("space", min_count=15)).size == 4 + 6
+
+
+def test_listed_words_belong_to_the_vocabulary(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("the\nnever\n\n<unk>\nn't\nnever\nseen\r\n")
+    tokenizer = Tokenizer.train(PTB, config("space", words=str(path)))
+    plain = Tokenizer.train(PTB, config("space"))
+    assert tokenizer.size == plain.size + 2
+    # the text's words by frequency as before, then those that never occur in it, by the alphabet
+    assert tokenizer.pieces(range(plain.size)) == plain.pieces(range(plain.size))
+    assert tokenizer.pieces(range(plain.size, tokenizer.size)) == ["▁never", "▁seen"]
+    assert tokenizer.encode(["never <unk> other"]) == [[plain.size, UNK, UNK]]
+    rare = Tokenizer.train(PTB, config("space", words=str(path), min_count=2))
+    assert rare.pieces(range(4, rare.size)) == ["▁the", "▁N", "▁n't", "▁never", "▁seen"]
+    words = Tokenizer.train(PTB, config("word", words=str(path)))  # as a text of them is cut
+    assert words.pieces(words.encode(["never seen"])[0]) == ["▁never", "▁seen"]
+    assert UNK not in words.encode(["n't"])[0]
+
+
+def test_listed_words_come_first_where_there_is_little_room(tmp_path, monkeypatch):
+    path = tmp_path / "words.txt"
+    path.write_text("never\nw3\nseen")
+    texts = [f"w{i} " * (20 - i) for i in range(20)]
+    tokenizer = Tokenizer.train(texts, config("space", size=9, words=str(path)))
+    assert tokenizer.pieces(range(4, 9)) == ["▁w0", "▁w1", "▁w3", "▁never", "▁seen"]
+    path.write_text("\n".join("abcdef"))
+    with pytest.raises(ConfigError, match=r"its 6 words do not fit into tokenizer.size=9. Use at least 10"):
+        Tokenizer.train(texts, config("space", size=9, words=str(path)))
+    monkeypatch.chdir(tmp_path)
+    relative = Tokenizer.train(texts, config("space", words="words.txt"))
+    assert relative.fingerprint == Tokenizer.train(texts, config("space", words=str(path))).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"", "there are no words in it. Give a UTF-8 file with one word on each line"),
+        (b"\n \n", "there are no words in it"),
+        (b"one\ntwo words\n", "line 2: 2 words stand there"),
+        (b"B\xe4r\n", "line 1: the text is not UTF-8"),
+        (b"aaaa\nbbbbbb\0bbbbbbbbbbb\n", "line 2: a null character stands there"),
+        (b"a\n" * 30, "it holds more than 0 MiB of text"),
+        (None, "there is no such file"),
+    ],
+)
+def test_word_lists_that_are_refused(tmp_path, monkeypatch, content, what):
+    monkeypatch.setattr("regard.data.word_list.MAX_LIST_BYTES", 50)
+    path = tmp_path / "words.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=what):
+        Tokenizer.train(["a"], config("space", words=str(path)))
+
+
+def test_word_lists_are_files_and_for_words():
+    for address in ("-", "hf:some/set", "bundled:tinyshakespeare", "a\0b"):
+        with pytest.raises(ConfigError, match=r"setting tokenizer\.words: .* is no file"):
+            Tokenizer.train(["a"], config("space", words=address))
+    for kind in ("bpe", "unigram", "char", "byte", "bytebpe"):
+        with pytest.raises(ConfigError, match=f"tokenizer.words: the tokens of tokenizer.kind={kind} are not words"):
+            config(kind, words="words.txt")
 
 
 def test_pieces_of_bytes_give_every_text_back(shakespeare):

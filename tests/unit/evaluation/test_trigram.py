@@ -13,7 +13,8 @@ import pytest
 from regard.core.errors import DataError
 from regard.core.types import EOS
 from regard.evaluation import trigram as module
-from regard.evaluation.trigram import Trigram, mix
+from regard.evaluation.trigram import Trigram
+from regard.search.text_scores import mix
 
 V = 12
 

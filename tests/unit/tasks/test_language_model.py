@@ -17,7 +17,10 @@ import regard.search.text_scores as text_scores
 import regard.tasks.next_words as next_words_file
 from regard.core.errors import ConfigError, DataError, ModelError
 from regard.core.types import BOS, EOS, PAD, UNK
+from regard.evaluation.trigram import Trigram
+from regard.models.gpt import GPT, GPTConfig
 from regard.search.config import SearchConfig
+from regard.search.text_scores import mix, no_source
 from regard.tasks.language_model import TextModel, TextScore
 from regard.tasks.next_words import NextWord
 from regard.tasks.text_pieces import Pieces, text_after
@@ -145,7 +148,55 @@ def test_words_never_seen_are_named():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         text_model("space").generate("the <unk>", max_tokens=3)  # there, it is a word of the text
-        text_model("byte").generate("日本", max_tokens=3)
+        text_model("byte").generate("日本", max_tokens=3)  # the model does not say what it has seen
+
+
+def trained_on_lines(kind: str) -> TextModel:
+    """Which says what tokens its text did not have, as a run does."""
+    model = text_model(kind)
+    seen = {token for ids in model.tokenizer.encode(LINES) for token in ids}
+    unseen = [i for i in range(UNK + 1, model.tokenizer.size) if i not in seen]
+    return TextModel(model.model, model.tokenizers, config={"unseen_tokens": unseen})
+
+
+@pytest.mark.parametrize("kind", ["byte", "bytebpe"])
+def test_bytes_never_seen_are_named_by_character(kind):
+    model = trained_on_lines(kind)
+    said = r"The prompt has what the model has never seen: '日', '本', '\\n', 'ö'\."
+    with pytest.warns(UserWarning, match=said):  # the first byte of ö is that of ï, and was seen
+        assert isinstance(model.generate("the cat 日本日\n catö sat", max_tokens=3), str)
+    with pytest.warns(UserWarning, match=r"never seen: 'б', 'в', 'г', 'д', 'е', 'ж', 'з', 'и', \.\.\.\.$"):
+        model.next_words("the cat бвгдежзик")
+    for ask in (model.generate, model.stream, model.next_words, model.generations):
+        with pytest.raises(DataError, match=r"prompt: all of it is unknown to the model \('日', '本'\)\. Use words"):
+            ask("日 本")
+    with pytest.raises(DataError, match="'\N{REPLACEMENT CHARACTER}'"):
+        model.generate("\N{REPLACEMENT CHARACTER}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for line in [*LINES, ""]:
+            model.generate(line, max_tokens=3)
+
+
+def test_tokens_never_seen_are_named_beside_those_that_are_unknown():
+    for kind in ("space", "word"):
+        model = text_model(kind)
+        config = {"unseen_tokens": model.tokenizer.encode(["cat"])[0], "tokenizer": {"kind": kind}}
+        model = TextModel(model.model, model.tokenizers, config=config)
+        with pytest.warns(UserWarning, match="never seen") as caught:
+            model.generate("the cat xylophone", max_tokens=3)
+        assert [str(one.message).rpartition(": ")[2] for one in caught] == ["'xylophone'.", "'cat'."]
+        with pytest.raises(DataError, match=r"all of it is unknown to the model \('xylophone', 'cat'\)"):
+            model.generate("cat xylophone cat")
+
+
+def test_parts_of_words_that_were_read_only_as_wholes_are_not_named():
+    model = trained_on_lines("bytebpe")
+    (ids,) = model.tokenizer.encode(["t"])
+    assert set(ids) <= set(model.config["unseen_tokens"])  # the text has it only in longer tokens
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.generate("t", max_tokens=3)
 
 
 def test_an_empty_prompt_is_the_beginning_of_a_text():
@@ -171,9 +222,131 @@ def test_prompts_beyond_the_context_are_errors_and_a_short_rest_is_said():
     with pytest.warns(
         UserWarning, match="At most 4 tokens are written after this prompt, not 9: the model's context is 12"
     ):
-        assert len(model.generate("the cat", max_tokens=9, seed=1)) <= 4
+        assert len(model.generate("the cat", max_tokens=9, beam=2)) <= 4
     with pytest.raises(DataError, match="more than 1,000,000"):
         text_model().generate("a" * 1_000_001)
+
+
+# --- beyond the context
+
+
+CONTEXT = 12
+
+
+def short_model(kind: str = "char", end: float = 0.0, **how: Any) -> TextModel:
+    """With a context of twelve tokens; `end` makes the end of a text more or less probable."""
+    model = text_model(kind, ToyWindowModel, limit=CONTEXT, sharpness=0.4, **how)
+    with torch.no_grad():
+        model.model.output.bias[EOS] += end
+    return model
+
+
+def rotary_model() -> TextModel:
+    tokenizers = toy_tokenizers("char")
+    torch.manual_seed(3)
+    config = GPTConfig(width=16, layers=2, heads=2, context=CONTEXT, positions="none", relative="rotary", tie=False)
+    model = GPT(config, vocabulary=tokenizers.target.size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(5)
+    return TextModel(model, tokenizers)
+
+
+@pytest.mark.parametrize("how", [{"method": "greedy"}, {"seed": 1}, {"seed": 2, "top_k": 5}], ids=str)
+@pytest.mark.parametrize("make", [short_model, rotary_model])
+def test_text_goes_on_beyond_the_context_in_windows(make, how):
+    model = make()
+    with torch.no_grad():
+        model.model.output.bias = torch.nn.Parameter(torch.zeros(model.tokenizer.size))
+        model.model.output.bias[EOS] = -60
+    prompt = "the cat"
+    (found,) = model.generations(prompt, search=model.settings(max_tokens=43, **how))
+    assert (len(found.tokens), len(found.token_log_probs), found.finished) == (43, 43, False)
+    assert (
+        found.text
+        == model.generate(prompt, max_tokens=43, **how)
+        == "".join(model.stream(prompt, max_tokens=43, **how))
+    )
+    shorter = model.generate(prompt, max_tokens=20, **how)
+    assert isinstance(shorter, str)
+    assert found.text.startswith(shorter)
+    # Each log-probability is given the prompt or the last six tokens of a full window, and what was written since.
+    number = {piece: i for i, piece in enumerate(model.tokenizer.pieces(range(model.tokenizer.size)))}
+    shown, written = model.tokenizer.encode([prompt])[0], [number[piece] for piece in found.tokens]
+    for token, expected in zip(written, found.token_log_probs, strict=True):
+        if len(shown) == CONTEXT - 1:
+            shown = shown[-CONTEXT // 2 :]
+        assert log_prob(model, [BOS, *shown], token) == pytest.approx(expected, abs=1e-4)
+        shown = [*shown, token]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "char", "byte", "bytebpe", "space"])
+def test_pieces_are_those_of_whole_texts_beyond_the_context(kind):
+    ended, longest = set(), 0
+    model = short_model(kind)
+    with torch.no_grad():  # a text ends with a probability of about 5 % after any token
+        model.model.output.weight.mul_(0.1)
+        model.model.output.bias.zero_()
+        model.model.output.bias[EOS] = math.log(0.05 * model.tokenizer.size)
+    for seed in range(10):
+        for most in (CONTEXT - 1, 2 * CONTEXT, 30):
+            (found,) = model.generations("the", search=model.settings(max_tokens=most, seed=seed))
+            assert "".join(model.stream("the", max_tokens=most, seed=seed)) == found.text
+            assert len(found.token_log_probs) == len(found.tokens) + found.finished
+            assert found.finished or len(found.tokens) == most
+            assert len(found.tokens) <= most
+            ended.add(found.finished and len(found.tokens) > CONTEXT)
+            longest = max(longest, len(found.tokens))
+    assert (ended, longest) == ({True, False}, 30)
+
+
+def test_texts_beyond_the_context_do_not_depend_on_others():
+    model = short_model(end=-1.0)
+    config = model.settings(samples=3, max_tokens=40, seed=5)
+    prompts = ["the cat", "", "a dog, and", "the dog"]
+    together = model.generations(prompts, search=config)
+    assert max(len(one.tokens) for many in together for one in many) == 40
+    for prompt, many in zip(prompts, together, strict=True):
+        alone = model.generations(prompt, search=config)
+        assert [one.text for one in many] == [one.text for one in alone]
+        assert len({one.text for one in many}) == 3
+        assert (
+            many[0].text
+            == model.generate(prompt, max_tokens=40, seed=5)
+            == "".join(model.stream(prompt, max_tokens=40, seed=5))
+        )
+        assert many[0].text != model.generate(prompt, max_tokens=40, seed=6)
+    least = dataclasses.replace(config, min_length=35)
+    assert all(len(one.tokens) >= 35 for one in model.generations("the cat", search=least))
+
+
+def test_the_end_is_as_probable_where_a_window_is_full_as_elsewhere():
+    """A model that ends a text with probability a half after any token: windows add no second chance."""
+    model = short_model()
+    with torch.no_grad():
+        model.model.output.weight.zero_()
+        model.model.output.bias.fill_(-40)
+        model.model.output.bias[[EOS, 10]] = 0.0
+    config = model.settings(samples=64, max_tokens=40)
+    prompt = "the cat sa"  # ten tokens: room for one
+    finished = [
+        len(one.tokens)
+        for seed in range(16)
+        for one in model.generations(prompt, search=dataclasses.replace(config, seed=seed))
+    ]
+    survived = [sum(length >= n for length in finished) / len(finished) for n in range(3)]
+    assert survived == pytest.approx([1, 0.5, 0.25], abs=0.05)
+
+
+def test_a_window_that_shows_the_same_again_draws_other_numbers():
+    model = short_model()
+    with torch.no_grad():  # a, or rarely b: most windows show a row of a alone
+        model.model.output.weight.zero_()
+        model.model.output.bias.fill_(-math.inf)
+        model.model.output.bias[10], model.model.output.bias[11] = 0.0, -3.0
+    (found,) = model.generations("", search=model.settings(max_tokens=600))
+    rare = [i for i, piece in enumerate(found.tokens) if piece == model.tokenizer.pieces([11])[0]]
+    assert 10 < len(rare) < 60
 
 
 def test_a_translator_is_no_language_model():
@@ -201,7 +374,7 @@ def brute_force(model: TextModel, prompt: str, depth: int) -> dict[str, float]:
 
     def follow(path: list[int], p: float) -> None:
         with torch.no_grad():
-            source = model._nothing(1)
+            source = no_source(1, "cpu")
             hidden = model.model(source, torch.tensor([[BOS, *ids, *path]])).hidden[0, -1]
             next_token = model.model.output.scores(hidden).exp().tolist()
         text = text_after(tokenizer, ids, path)
@@ -266,7 +439,7 @@ def test_words_of_a_tokenizer_of_words_are_its_tokens():
     assert {row.kind for row in rows if row.text.startswith(" ")} == {"word"}
     (ids,) = model.tokenizer.encode(["the cat"])
     with torch.no_grad():
-        hidden = model.model(model._nothing(1), torch.tensor([[BOS, *ids]])).hidden[0, -1]
+        hidden = model.model(no_source(1, "cpu"), torch.tensor([[BOS, *ids]])).hidden[0, -1]
         probabilities = model.model.output.scores(hidden).exp()
     likeliest = max((i for i in range(len(probabilities)) if i not in (PAD, BOS)), key=lambda i: probabilities[i])
     assert tokens[0].probability == pytest.approx(float(probabilities[likeliest]), rel=1e-5)
@@ -313,7 +486,7 @@ def stream_of(model: TextModel, documents: list[str]) -> list[int]:
 def log_prob(model: TextModel, read: list[int], token: int) -> float:
     """log P of a token after those read, which stand as they are given."""
     with torch.no_grad():
-        hidden = model.model(model._nothing(1), torch.tensor([read])).hidden[0, -1]
+        hidden = model.model(no_source(1, "cpu"), torch.tensor([read])).hidden[0, -1]
         return float(model.model.output.scores(hidden)[token])
 
 
@@ -323,13 +496,17 @@ def test_a_carried_state_is_one_long_reading(monkeypatch):
     tokens = stream_of(model, LINES)
     read = [BOS, *(BOS if token == EOS else token for token in tokens[:-1])]
     with torch.no_grad():
-        hidden = model.model(model._nothing(1), torch.tensor([read])).hidden[0]
+        hidden = model.model(no_source(1, "cpu"), torch.tensor([read])).hidden[0]
         expected = model.model.output.scores(hidden).gather(1, torch.tensor(tokens)[:, None]).double().sum()
     score = model.perplexity(iter(LINES))
     assert score.nll == pytest.approx(-float(expected), rel=1e-6)
     assert score.tokens == len(tokens)
-    with pytest.raises(ConfigError, match="context: this model carries its state"):
-        model.perplexity(LINES, context=8)
+    trained = TextModel(model.model, model.tokenizers, config={"train": {"window": 8}})
+    for reader in (model, trained):
+        for name in ("context", "stride"):
+            with pytest.raises(ConfigError, match=f"{name}: this model carries its state"):
+                reader.perplexity(LINES, **{name: 8})
+    assert trained.score(LINES)[2].log_prob == pytest.approx(model.score(LINES)[2].log_prob, rel=1e-6)
 
 
 @pytest.mark.parametrize(("context", "stride"), [(8, 4), (8, 0), (8, 8), (5, 1), (1, 1), (1000, 0)])
@@ -413,8 +590,6 @@ def test_another_model_can_be_mixed_in():
 
 
 def test_the_trigram_can_be_mixed_in():
-    from regard.evaluation.trigram import Trigram, mix
-
     model = text_model("bpe")
     tokens = np.array(stream_of(model, LINES))
     trigram = Trigram.count(tokens, model.tokenizer.size)

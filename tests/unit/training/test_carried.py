@@ -88,3 +88,12 @@ def test_models_that_do_not_carry_have_nothing_to_keep():
     subject(windows(1)[0], 1.0)
     subject.carried.forget()
     assert subject.carried.tensors() is None
+
+
+def test_a_state_that_is_not_finite_does_not_spoil_the_rest_of_the_text():
+    subject = make("lstmlm")
+    first, second = windows(2)
+    subject(first, 1.0)
+    state = subject.carried.at_hand(ROWS)
+    subject.carried.put(state.map(lambda tensor: tensor.clone().fill_(float("nan"))))
+    assert torch.isfinite(subject(second, 1.0).nll)

@@ -17,7 +17,7 @@ from regard.data.reading.archives import ENDINGS, packing, unpack
 MAX_TEXT_BYTES = 1 << 40  # of one file, decompressed
 BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 16
-_EMPTY_TODO = "Give a file with one sentence on each line"
+EMPTY_TODO = "Give a file with lines of text"
 
 
 class _Identity(NamedTuple):
@@ -49,7 +49,7 @@ class ByteFile:
             state = os.stat(self.place)
             self._refuse_special(state)
         if not state.st_size:
-            raise DataError(self.name, "the file is empty", _EMPTY_TODO)
+            raise DataError(self.name, "the file is empty", EMPTY_TODO)
         self._identity = _Identity.of(state)
         self.size = state.st_size
 
@@ -80,7 +80,7 @@ class ByteFile:
                 for begin in range(0, end, BLOCK):
                     yield whole[begin : begin + BLOCK]
         if not total:
-            raise DataError(self.name, "the archive holds an empty file", _EMPTY_TODO)
+            raise DataError(self.name, "the archive holds an empty file", EMPTY_TODO)
         if waiting:
             yield b"".join(parts)
 

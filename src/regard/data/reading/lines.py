@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.core.errors import DataError
-from regard.data.reading.files import ByteFile
+from regard.data.reading.files import EMPTY_TODO, ByteFile
 
 MAX_LINE_BYTES = 16 << 20
 MAX_WHOLE_BYTES = 8 << 30  # of a file that is read into a list
@@ -62,7 +62,7 @@ def line_blocks(file: ByteFile, raw: bool = False, keep_returns: bool = False) -
         line = decoded(file.name, b"".join(carry), raw, number, offset)
         yield [line if raw or keep_returns else line.removesuffix("\r")]
     elif not number:
-        raise DataError(file.name, "the file is empty", "Give a file with one sentence on each line")
+        raise DataError(file.name, "the file is empty", EMPTY_TODO)
 
 
 class LineStream:

@@ -54,16 +54,17 @@ class _Recurrence(torch.autograd.Function):
         slope = _SLOPES[ctx.activation]
         d_states = d_states.transpose(0, 1)
         d_x = torch.empty_like(states)
-        d_s = d_states[-1]
+        flowing = d_states[-1]
         for t in range(len(states) - 1, -1, -1):
-            torch.mul(d_s, slope(states[t]), out=d_x[t])
-            if t == 0:
-                d_s = d_x[0] @ weight
-            elif ctx.cut and t % ctx.cut == 0:
-                d_s = d_states[t - 1]
-            else:
-                d_s = torch.addmm(d_states[t - 1], d_x[t], weight)
-        d_weight = d_x.flatten(0, 1).t() @ torch.cat((s[None], states[:-1])).flatten(0, 1)
+            torch.mul(flowing, slope(states[t]), out=d_x[t])
+            if ctx.cut and t % ctx.cut == 0:
+                flowing = d_states[t - 1]
+            elif t:
+                flowing = torch.addmm(d_states[t - 1], d_x[t], weight)
+        d_s = d_x[0] @ weight if ctx.needs_input_grad[1] else None  # a state that was carried in asks for none
+        d_weight = None
+        if ctx.needs_input_grad[2]:
+            d_weight = d_x.flatten(0, 1).t() @ torch.cat((s[None], states[:-1])).flatten(0, 1)
         return d_x.transpose(0, 1), d_s, d_weight, None, None
 
 

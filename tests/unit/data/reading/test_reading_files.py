@@ -106,13 +106,11 @@ def test_archives_with_a_changed_byte_never_pass(packed):
 def test_empty_archives_and_things_that_are_none(packed):
     path, pack = packed
     path.write_bytes(pack(b""))
-    assert refusal(read_lines, path) == (
-        f"{path}: the archive holds an empty file. Give a file with one sentence on each line."
-    )
+    assert refusal(read_lines, path) == (f"{path}: the archive holds an empty file. Give a file with lines of text.")
     path.write_bytes(b"this is not an archive at all")
     assert refusal(read_lines, path).startswith(f"{path}: the archive is corrupt (")
     path.write_bytes(b"")
-    assert refusal(read_lines, path) == f"{path}: the file is empty. Give a file with one sentence on each line."
+    assert refusal(read_lines, path) == f"{path}: the file is empty. Give a file with lines of text."
 
 
 def test_bombs_are_refused_before_they_grow(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.layers.recurrent.simple import simple_recurrence
 
@@ -57,3 +58,31 @@ def test_sixteen_bit_inputs_get_gradients_of_their_own_type():
     simple_recurrence(x, s, weight, "tanh").sum().backward()
     assert x.grad is not None
     assert x.grad.dtype == torch.bfloat16
+
+
+class Products(TorchDispatchMode):
+    """Counts products of matrices."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("needed", "products"), [((True, True, True), 8), ((True, False, True), 7), ((True, False, False), 6)]
+)
+def test_gradients_that_nobody_asks_for_are_not_computed(needed, products):
+    ours, expected = inputs(), inputs()
+    simple_recurrence(*expected, "tanh").sum().backward()
+    for tensor, wanted in zip(ours, needed, strict=True):
+        tensor.requires_grad_(wanted)
+    total = simple_recurrence(*ours, "tanh").sum()
+    with Products() as seen:
+        total.backward()
+    assert seen.count == products  # six steps back, then one each for the state and the matrix
+    for one, other, wanted in zip(ours, expected, needed, strict=True):
+        assert (one.grad is not None) == wanted
+        if wanted:
+            torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=1e-12)
