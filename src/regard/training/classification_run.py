@@ -52,9 +52,9 @@ from regard.training.progress import Reporter
 from regard.training.run_parts import (
     INITIAL,
     RunResult,
-    as_settings,
     go_through,
     kept_tokenizers,
+    resolved,
     same_text,
     sections,
     set_threads,
@@ -66,15 +66,8 @@ def run_classification(folder: Path, request: dict[str, Any], saved: dict[str, A
     """Goes on with a run from wherever it is. `saved` is its configuration so far."""
     start_from = request.get("start_from")
     corpus = load_labelled(build_run_config(sections(saved)).data, report.say)
-    if not saved.get("resolved"):
-        values = request["given"]
-        if request.get("choose_sizes"):
-            chosen = _sizes(corpus, values, fine_tuning=start_from is not None)
-            if listed := as_settings(chosen, values):
-                report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
-            values = configuration.merge(chosen, values)
-        saved = configuration.to_plain(build_run_config(values))
-    config = build_run_config(sections(saved))
+    fine_tuning = start_from is not None
+    config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=fine_tuning), report)
     check_labelled_settings(config, len(corpus.valid))
     set_threads(folder, config)
     _record(folder, corpus)

@@ -28,10 +28,10 @@ from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.run_parts import (
     RunResult,
-    as_settings,
     first_model,
     go_through,
     kept_tokenizers,
+    resolved,
     same_text,
     sections,
     set_threads,
@@ -45,15 +45,8 @@ from regard.training.validation import Measure
 def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], report: Reporter) -> RunResult:
     """Goes on with a run from wherever it is. `saved` is its configuration so far."""
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
-    if not saved.get("resolved"):
-        values = request["given"]
-        if request.get("choose_sizes"):
-            chosen = _sizes(corpus, values, fine_tuning=request.get("start_from") is not None)
-            if listed := as_settings(chosen, values):
-                report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
-            values = configuration.merge(chosen, values)
-        saved = configuration.to_plain(build_run_config(values))
-    config = build_run_config(sections(saved))
+    fine_tuning = request.get("start_from") is not None
+    config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=fine_tuning), report)
     set_threads(folder, config)
     _record(folder, corpus, report)
     tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, request.get("start_from"), report))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from regard.core import config as configuration
 from regard.core.errors import CheckpointError, DataError, TokenizerError
 from regard.core.files import (
     check_manifest,
@@ -39,8 +40,9 @@ from regard.tasks.folder import (
     weights_of,
 )
 from regard.training.checkpoint import Checkpoints
-from regard.training.config import RunConfig
+from regard.training.config import RunConfig, build_run_config
 from regard.training.loop import Trainer
+from regard.training.progress import Reporter
 from regard.training.text import model_for
 
 INITIAL = "initial"  # the weights that a fine-tuning run starts from
@@ -68,6 +70,24 @@ def as_settings(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 def sections(saved: Mapping[str, Any]) -> dict[str, Any]:
     return {name: saved[name] for name in ("data", "tokenizer", "model", "augment", "train", "search") if name in saved}
+
+
+def resolved(
+    saved: Mapping[str, Any],
+    request: Mapping[str, Any],
+    choose: Callable[[dict[str, Any]], dict[str, Any]],
+    report: Reporter,
+) -> RunConfig:
+    """The whole configuration of a run; of a new one without a recipe, with the sizes that `choose` finds for what was given."""
+    if saved.get("resolved"):
+        return build_run_config(sections(saved))
+    values = request["given"]
+    if request.get("choose_sizes"):
+        chosen = choose(values)
+        if listed := as_settings(chosen, values):
+            report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
+        values = configuration.merge(chosen, values)
+    return build_run_config(values)
 
 
 def device_name(device: torch.device) -> str:

@@ -25,10 +25,10 @@ from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.run_parts import (
     RunResult,
-    as_settings,
     first_model,
     go_through,
     kept_tokenizers,
+    resolved,
     same_text,
     sections,
     set_threads,
@@ -47,16 +47,8 @@ def run_translation(folder: Path, request: dict[str, Any], saved: dict[str, Any]
     if not (folder / DATA).exists():  # a run that goes on has been checked when it began
         check_before_training(data, report)
     corpus = load_corpus(data, report.say)
-    if not saved.get("resolved"):
-        values = request["given"]
-        if request.get("choose_sizes"):
-            chosen = sizes_for(corpus, values, fine_tuning=request.get("start_from") is not None)
-            listed = as_settings(chosen, values)
-            values = configuration.merge(chosen, values)
-            if listed:
-                report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
-        saved = configuration.to_plain(build_run_config(values))
-    config = build_run_config(sections(saved))
+    fine_tuning = request.get("start_from") is not None
+    config = resolved(saved, request, lambda values: sizes_for(corpus, values, fine_tuning=fine_tuning), report)
     set_threads(folder, config)
     _check_data(folder, corpus, report)
     tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"), report)
