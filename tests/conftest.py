@@ -33,7 +33,6 @@ import torch  # noqa: E402
 torch.set_num_threads(1)
 
 
-
 def pytest_make_parametrize_id(config: pytest.Config, val: object, argname: str) -> str | None:
     """Bytes are named by a checksum that the clock inside a gzip header does not change: workers must agree on names."""
     if not isinstance(val, bytes):

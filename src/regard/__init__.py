@@ -6,6 +6,10 @@
     regard.train(src="a.en", tgt="a.de", out="run")
     regard.train(text="a.txt", out="lm")               # a language model
     regard.load("lm").generate("Once upon a time")
+    regard.train(labelled="a.tsv", out="classifier")   # lines of a label, a tab and a text
+    regard.load("classifier").classify("A fine film.")
+    regard.train(tagged="a.conllu", out="tagger")      # a word and its tag on each line
+    regard.load("tagger").tag("I can can a can.")
     regard.evaluate(model="run", src="test.en", ref="test.de")
     regard.compare("demo", models=["transformer", "luong"], out="which")   # which is better, is it significant?
     regard.attend(query, keys, values, score="gaussian")   # attention by itself, over any tensors
@@ -19,11 +23,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "MaskedText",
     "RegardError",
     "SearchConfig",
     "TextClassifier",
     "TextModel",
+    "TextTagger",
     "Translator",
+    "WordVectors",
     "attend",
     "compare",
     "evaluate",
@@ -44,16 +51,22 @@ if TYPE_CHECKING:
     from regard.search.config import SearchConfig
     from regard.tasks.classification import TextClassifier
     from regard.tasks.language_model import TextModel
+    from regard.tasks.masked import MaskedText
     from regard.tasks.pretrained import load
+    from regard.tasks.tagging import TextTagger
     from regard.tasks.translation import Translator
+    from regard.tasks.word_vectors import WordVectors
     from regard.training.run import resume, train
 
 _PLACES = {
+    "MaskedText": "regard.tasks.masked",
     "RegardError": "regard.core.errors",
     "SearchConfig": "regard.search.config",
     "TextClassifier": "regard.tasks.classification",
     "TextModel": "regard.tasks.language_model",
+    "TextTagger": "regard.tasks.tagging",
     "Translator": "regard.tasks.translation",
+    "WordVectors": "regard.tasks.word_vectors",
     "attend": "regard.layers.attention.pooling",
     "compare": "regard.comparing.compare",
     "evaluate": "regard.evaluation.run",

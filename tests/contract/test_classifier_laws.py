@@ -19,6 +19,54 @@ from regard.tasks.folder import put_weights, weights_of
 V, LABELS = 23, 4  # three labels, and the one of none
 # Small sizes, and variants that change the mathematics. A model that is not listed is run with its defaults.
 VARIANTS = {
+    "deep-averaging": [
+        {"embedding": 10, "width": 12},
+        {"embedding": 10, "layers": 0, "bigrams": 50},
+        {"embedding": 8, "width": 12, "layers": 3, "activation": "tanh", "bigrams": 7},
+    ],
+    "recurrent-classifier": [
+        {"width": 12},
+        {"embedding": 7, "width": 12, "layers": 2, "cell": "gru", "pool": "last", "token_dropout": 0.2},
+        {"embedding": 7, "width": 10, "layers": 2, "cell": "rnn", "pool": "mean"},
+        {"width": 9, "layers": 2, "cell": "lstm", "bidirectional": False, "pool": "last"},
+        {"width": 9, "cell": "gru", "bidirectional": False, "pool": "max"},
+    ],
+    "transformer-classifier": [
+        {"width": 16, "layers": 2, "heads": 2},
+        {
+            "width": 16,
+            "layers": 2,
+            "heads": 2,
+            "pool": "first",
+            "norm": "post",
+            "positions": "learned",
+            "max_length": 30,
+        },
+        {"width": 16, "layers": 2, "heads": 4, "pool": "first", "relative": "rotary", "positions": "none", "inner": 20},
+        {"width": 16, "layers": 2, "heads": 2, "normalise": "batch", "token_dropout": 0.2},
+        {"width": 16, "layers": 1, "heads": 2, "normalise": "rms", "norm": "post", "activation": "swiglu"},
+    ],
+    "bert-classifier": [
+        {"attention_dropout": 0.0, "width": 16, "layers": 2, "heads": 2, "context": 40},
+        {
+            "attention_dropout": 0.0,
+            "width": 16,
+            "layers": 1,
+            "heads": 4,
+            "context": 30,
+            "next_sentence": True,
+            "head": True,
+        },
+        {
+            "attention_dropout": 0.0,
+            "width": 12,
+            "layers": 1,
+            "heads": 2,
+            "context": 30,
+            "pooler": True,
+            "activation": "relu",
+        },
+    ],
     "gpt-classifier": [
         {"attention_dropout": 0.0, "width": 16, "layers": 2, "heads": 2, "context": 40},
         {"attention_dropout": 0.0, "width": 16, "layers": 2, "heads": 4, "context": 30, "norm": "post", "auxiliary": 2},
@@ -36,6 +84,16 @@ VARIANTS = {
             "bias": False,
             "tie": False,
         },
+    ],
+    "kim": [
+        {"width": 12, "maps": 8},
+        {"width": 8, "maps": 30, "windows": [2, 5], "channels": "multichannel", "border": "narrow", "max_norm": 0},
+        {"width": 8, "maps": 30, "windows": [2, 3], "stride": 2, "padding": 1},
+    ],
+    "dcnn": [
+        {"width": 12, "maps": [3, 4]},
+        {"width": 8, "windows": [3], "maps": [5], "k_top": 6},
+        {"width": 6, "windows": [3, 2, 2], "maps": [3, 2, 4], "k_top": 2, "folding": False},
     ],
 }
 CASES = [
@@ -59,9 +117,9 @@ def make(name: str, variant: dict, seed: int = 0):
     return model.eval()
 
 
-def still(variant: dict) -> dict:
+def still(name: str, variant: dict) -> dict:
     """The same without dropout."""
-    return {**variant, "dropout": 0.0, "classifier_dropout": 0.0}
+    return {**variant, **{setting: 0.0 for setting in _settings(name) if setting.endswith("dropout")}}
 
 
 def texts() -> tuple[Padded, torch.Tensor]:
@@ -111,7 +169,7 @@ def test_padding_and_neighbours_change_nothing(name, variant):
 
 def test_padding_and_rows_without_a_label_change_no_gradient(name, variant):
     """On a GPU such rows fill batches up: EOS alone, and no label."""
-    model = make(name, still(variant)).train()
+    model = make(name, still(name, variant)).train()
     source, labels = texts()
     fill = pad_rows([[EOS]] * 3)
     width = source.tokens.shape[1] + 2
@@ -147,7 +205,7 @@ def test_dropout_and_auxiliary_losses_are_off_in_evaluation(name, variant):
 
 
 def test_every_parameter_is_trained(name, variant):
-    model = make(name, still(variant)).train()
+    model = make(name, still(name, variant)).train()
     trained(model, *texts()).backward()
     assert [n for n, p in model.named_parameters() if p.grad is None or p.grad.abs().max() == 0] == []
 
@@ -163,7 +221,7 @@ def test_the_first_loss_is_near_that_of_a_guess(name, variant):
 
 
 def test_sixteen_bits_where_they_are_allowed_change_little(name, variant):
-    model = make(name, still(variant)).train()
+    model = make(name, still(name, variant)).train()
     source, labels = texts()
     expected = run(model, source).hidden
     with torch.autocast("cpu", torch.float16):

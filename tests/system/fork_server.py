@@ -20,6 +20,7 @@ import regard.cli.main  # noqa: E402
 import regard.models.transformer  # noqa: E402
 import regard.training.run  # noqa: E402
 from regard.training.optim import Optimizer  # noqa: E402
+from regard.training.word2vec_steps import WordSteps  # noqa: E402
 
 
 def child(argv: list[str], log: str, signal_at: dict[str, int]) -> None:
@@ -29,16 +30,16 @@ def child(argv: list[str], log: str, signal_at: dict[str, int]) -> None:
     os.dup2(output, 2)
     sys.argv = ["regard", *argv]
     if signal_at:
-        original = Optimizer.step
+        original = {kind: kind.step for kind in (Optimizer, WordSteps)}
 
         def signalling(self, loss, part_of_peak, number):
-            norm = original(self, loss, part_of_peak, number)
+            norm = original[type(self)](self, loss, part_of_peak, number)
             if number == signal_at["step"]:
                 os.kill(os.getpid(), signal_at["signal"])
                 time.sleep(0.001)  # so that Python has seen it before the step goes on
             return norm
 
-        Optimizer.step = signalling
+        Optimizer.step = WordSteps.step = signalling
     regard.cli.main.run()
 
 

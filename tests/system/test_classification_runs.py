@@ -171,7 +171,7 @@ def test_a_language_model_that_no_classifier_begins_with_is_refused(labelled, tm
     path.write_text("".join(f"a b c {i}\n" for i in range(60)))
     settings = ["model.name=nplm", "model.width=4", "model.embedding=4", "tokenizer.kind=word", "train.steps=1"]
     train(tmp_path / "lm", text=str(path), settings=[*settings, "train.batch_tokens=32", "train.window=8"])
-    with pytest.raises(ConfigError, match="no classifier can begin with nplm"):
+    with pytest.raises(ConfigError, match="no model for labelled text can begin with nplm"):
         train(tmp_path / "run", start_from=tmp_path / "lm", settings=[f"data.labelled={labelled}"])
 
 
@@ -180,7 +180,7 @@ def test_a_language_model_that_no_classifier_begins_with_is_refused(labelled, tm
     [
         (
             ["model.name=gpt"],
-            "gpt is a language model: it needs plain text. Set model.name=gpt-classifier, or give --text",
+            "gpt learns from plain text. Set model.name=gpt-classifier, or give --text",
         ),
         (
             ["model.name=transformer"],
@@ -248,7 +248,10 @@ def test_the_verb_and_load_take_a_run(labelled, tmp_path, command):
 
 
 def test_a_classifier_without_labelled_text_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"gpt-classifier is a classifier: it needs labelled text. Set data.labelled"):
+    with pytest.raises(
+        ConfigError,
+        match=r"gpt-classifier learns from labelled text. Give --labelled, or set data.labelled",
+    ):
         gather(None, {"src": "a", "tgt": "b"}, ["model.name=gpt-classifier"], None)
     with pytest.raises(ConfigError, match="has no accuracy"):
         gather(None, {"src": "a", "tgt": "b"}, ["train.best_by=accuracy"], None)

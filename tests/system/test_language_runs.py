@@ -120,7 +120,7 @@ def test_kinds_of_text_and_of_models_are_not_mixed_up(tmp_path, tiny_run):
     with pytest.raises(DataError, match=r"no such file"):
         train(tmp_path, tmp_path / "nowhere.txt", "rnnlm")
     pairs = {"src": "a", "tgt": "b"}
-    with pytest.raises(ConfigError, match="needs plain text"):
+    with pytest.raises(ConfigError, match="learns from plain text"):
         regard.train(out=tmp_path / "run", settings=["model.name=rnnlm"], report=Reporter(quiet=True), **pairs)
     with pytest.raises(ConfigError, match="both text and pairs"):
         regard.train(out=tmp_path / "run", text="c", report=Reporter(quiet=True), **pairs)

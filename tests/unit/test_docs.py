@@ -30,6 +30,7 @@ def test_settings_are_those_of_the_code():
         "docs/data.md",
         "docs/positions.md",
         "docs/corpora.md",
+        "docs/masked_models.md",
         "CONTRIBUTING.md",
     ],
 )
@@ -40,7 +41,14 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize(
-    ("page", "least"), [("README.md", 10), ("docs/data.md", 5), ("docs/align.md", 4), ("docs/compare.md", 7)]
+    ("page", "least"),
+    [
+        ("README.md", 10),
+        ("docs/data.md", 5),
+        ("docs/align.md", 4),
+        ("docs/compare.md", 7),
+        ("docs/masked_models.md", 6),
+    ],
 )
 def test_commands_on_a_page_exist_with_their_options(page, least):
     from typer.main import get_command

@@ -41,7 +41,7 @@ def run_classify(texts: list[str] | None, model: Path, top: int, as_json: bool, 
             print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = as_they_come(stdin_lines())
     done = 0
-    for chunk in _chunks(lines):
+    for chunk in line_chunks(lines):
         firsts, seconds = _columns(chunk, classifier.two_texts, done + 1)
         for line, guesses in zip(chunk, classifier.guesses(firsts, seconds, top=top, first=done + 1), strict=True):
             _write(line, guesses, as_json)
@@ -69,7 +69,7 @@ def run_evaluate_labelled(labelled: Path, model: Path | None, as_json: bool, dev
     console.print(table)
 
 
-def _chunks(lines: Iterable[str | None]) -> Iterator[list[str]]:
+def line_chunks(lines: Iterable[str | None]) -> Iterator[list[str]]:
     """Lines in groups; a group ends early where the next line is not there yet."""
     waiting: list[str] = []
     for line in lines:

@@ -15,6 +15,9 @@ from regard.cli.generate import load_text_model
 from regard.core.errors import ConfigError
 from regard.evaluation.run_trigram import trigram_of
 from regard.evaluation.text_run import TextEvaluation, evaluate_text
+from regard.models.base import MODELS
+from regard.tasks.folder import read_config
+from regard.tasks.pretrained import find_model
 
 UNITS = ("auto", "line", "file", "blank")
 
@@ -29,7 +32,7 @@ def run_evaluate_text(
     device: str,
     trigram: float | None = None,
 ) -> None:
-    """Prints the perplexity of a language model on files or folders of plain text.
+    """Prints the perplexity of a language model on files or folders of plain text; of a masked model, how well it fills in words.
 
     `trigram` is the share of a trigram of the training text that is mixed in; None: the model alone.
     """
@@ -39,6 +42,14 @@ def run_evaluate_text(
         if value is not None and value < 1:
             raise ConfigError(option, f"{value} is less than 1", "Give a number of tokens, or leave it out")
     unit: Any = documents
+    if model is not None and fills_in_words(model):
+        if not (context is stride is trigram is None):
+            what = "a masked model reads rows as long as those of its training"
+            raise ConfigError("evaluate", what, "Leave --context, --stride and --trigram out")
+        from regard.cli.fill import run_evaluate_masked
+
+        run_evaluate_masked(text, model, unit, as_json, device)
+        return
     if trigram is not None and not 0 <= trigram <= 1:
         raise ConfigError("--trigram", f"{trigram} is not from 0 to 1 (the trigram alone)", "Give such a share")
     reader = load_text_model(model, device)
@@ -69,6 +80,11 @@ def run_evaluate_text(
             "with models that have the same vocabulary.",
             file=sys.stderr,
         )
+
+
+def fills_in_words(model: Path) -> bool:
+    """Whether a run is one of a masked model."""
+    return "fills" in MODELS.get(str(read_config(find_model(model))["model"].get("name"))).capabilities
 
 
 def _show(result: TextEvaluation, trigram: float | None) -> None:

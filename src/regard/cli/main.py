@@ -12,7 +12,10 @@ import typer
 from regard.cli.data import app as data_app
 from regard.cli.exchange_verbs import add_exchange_verbs
 from regard.cli.imports import whole_imports
+from regard.cli.measuring_verbs import add_measuring_verbs
+from regard.cli.reading_verbs import add_reading_verbs
 from regard.cli.text_verbs import add_text_verbs
+from regard.cli.translating_verbs import add_translating_verbs
 
 app = typer.Typer(
     name="regard",
@@ -26,27 +29,17 @@ app.add_typer(data_app)
 
 NO_MEMORY = ("can't allocate memory", "Storage size calculation overflowed")  # what torch's RuntimeErrors say
 
-ModelOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--model",
-        "-m",
-        help="A run folder, or a name that `regard models` lists. Default: the bundled English-German model.",
-    ),
-]
-TagOption = Annotated[str, typer.Option(help="What kind of text it is, for models trained with tags, such as <news>.")]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
-
 
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Where the run goes.")] = Path("regard-demo"),
-    seconds: Annotated[int, typer.Option(help="How long to train. Default: 170, or 140 for lm.", max=3600)] = 0,
-    task: Annotated[str, typer.Option(help="translate, or lm: a language model.")] = "translate",
+    seconds: Annotated[int, typer.Option(help="How long to train. Default: by the task.", max=3600)] = 0,
+    task: Annotated[str, typer.Option(help="translate, lm (a language model), classify, tag or embed.")] = "translate",
 ) -> None:
     """Translate with the bundled model, then train a small Transformer from nothing, score it and show its work.
 
-    With --task lm: train a small GPT on the bundled Shakespeare, and let it write.
+    With --task lm: train a small GPT on the bundled Shakespeare, and let it write. classify: name the kind of text that a sentence
+    is from; tag: parts of speech; embed: word vectors and their neighbours. Each trains on text that comes with regard.
     """
     with whole_imports():
         from regard.core.errors import ConfigError
@@ -55,12 +48,18 @@ def demo(
             from regard.cli.demo import run_demo
         elif task == "lm":
             from regard.cli.demo_text import run_text_demo as run_demo
+        elif task == "classify":
+            from regard.cli.demo_reading import run_classify_demo as run_demo
+        elif task == "tag":
+            from regard.cli.demo_reading import run_tag_demo as run_demo
+        elif task == "embed":
+            from regard.cli.demo_embed import run_embed_demo as run_demo
         else:
-            raise ConfigError("--task", f"there is no demo of {task!r}", "Use translate or lm")
+            raise ConfigError("--task", f"there is no demo of {task!r}", "Use translate, lm, classify, tag or embed")
 
     if seconds and seconds < 5:
         raise ConfigError("--seconds", f"{seconds} is less than 5", "Give at least 5, or 0 for the default")
-    run_demo(out, seconds or (170 if task == "translate" else 140))
+    run_demo(out, seconds or {"translate": 170, "lm": 140}.get(task, 120))
 
 
 @app.command()
@@ -84,6 +83,9 @@ def train(
         str, typer.Option(help="For a language model: plain text, one document per line, or a folder of files.")
     ] = "",
     labelled: Annotated[str, typer.Option(help="For a classifier: lines of a label, a tab and a text.")] = "",
+    tagged: Annotated[
+        str, typer.Option(help="For a tagger: CoNLL or CoNLL-U columns, a word and its tag on each line.")
+    ] = "",
     allow: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
     ] = None,
@@ -98,7 +100,7 @@ def train(
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,
 ) -> None:
-    """Train a model: from a recipe, from two aligned text files, from plain text, or from labelled text."""
+    """Train a model: from a recipe, from two aligned text files, from plain, labelled or tagged text."""
     import shlex
 
     with whole_imports():
@@ -112,7 +114,8 @@ def train(
     names, settings = [w for w in words if "=" not in w], [w for w in words if "=" in w]
     report = Reporter(quiet)
     if resume is not None:
-        if words or src or tgt or pairs or text or labelled or allow or start_from is not None or out is not None:
+        given = (words, src, tgt, pairs, text, labelled, tagged, allow)
+        if any(given) or start_from is not None or out is not None:
             raise ConfigError(
                 "--resume",
                 "a run goes on with the settings it began with",
@@ -133,6 +136,7 @@ def train(
             pairs=pairs,
             text=text,
             labelled=labelled,
+            tagged=tagged,
             settings=settings,
             allow=allow or (),
             start_from=start_from,
@@ -157,250 +161,19 @@ def _what_next(folder: Path) -> str:
         return f'Let it write with: regard generate --model {quoted(folder)} --prompt "..."'
     if "classifies" in capabilities:
         return f'Classify with: regard classify --model {quoted(folder)} "..."'
+    if "composes" in capabilities:
+        return f"Let it write with: regard generate --model {quoted(folder)} --label LABEL"
+    if "tags" in capabilities:
+        return f'Tag with: regard tag --model {quoted(folder)} "..."'
+    if "fills" in capabilities:
+        return f'Fill in words with: regard fill --model {quoted(folder)} "... [MASK] ..."'
+    if "embeds" in capabilities:
+        return f"Find neighbours with: regard nearest WORD --model {quoted(folder)}"
     return f'Translate with: regard translate --model {quoted(folder)} "..."'
 
 
-@app.command()
-def translate(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Text to translate. Without it, the lines of standard input are translated: regard translate < FILE"
-        ),
-    ] = None,
-    model: ModelOption = None,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
-    nbest: Annotated[
-        int | None,
-        typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score."),
-    ] = None,
-    length_penalty: Annotated[float | None, typer.Option(help="The exponent of the length normalisation.")] = None,
-    length_norm: Annotated[str | None, typer.Option(help="gnmt, plain or none.")] = None,
-    coverage: Annotated[float | None, typer.Option(help="Weight of GNMT's coverage penalty.")] = None,
-    no_repeat: Annotated[int | None, typer.Option(help="Forbid n-grams of this size to appear twice.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Most tokens of a translation.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching.")] = False,
-    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is tamer, above 1 wilder.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")
-    ] = None,
-    min_p: Annotated[
-        float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
-    prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
-    tag: TagOption = "",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
-    ] = False,
-    device: DeviceOption = "auto",
-) -> None:
-    """Translate text: arguments, or standard input line by line."""
-    with whole_imports():
-        from regard.cli.translate import run_translate
-
-    changes = {
-        "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
-        "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
-        "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
-    }  # fmt: skip
-    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, tag, as_json, device)
-
-
-@app.command()
-def score(
-    src: Annotated[Path, typer.Option(help="Source text.")],
-    tgt: Annotated[Path, typer.Option(help="Translations to score.")],
-    model: ModelOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")
-    ] = False,
-    tag: TagOption = "",
-    device: DeviceOption = "auto",
-) -> None:
-    """Log-probability of given translations, one line per pair."""
-    from regard.cli.translate import run_score
-
-    run_score(src, tgt, model, tag, as_json, device)
-
-
-@app.command()
-def align(
-    src: Annotated[Path, typer.Option(help="Source text.")],
-    tgt: Annotated[Path, typer.Option(help="Its translations.")],
-    model: ModelOption = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the alignments here.")] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            help="Print the alignment error rate against these alignments instead: 0-1 is a sure link, 0?1 a possible one."
-        ),
-    ] = None,
-    gold_from_one: Annotated[
-        bool, typer.Option("--gold-from-one", help="The gold alignments count words from 1, not from 0.")
-    ] = False,
-    reverse: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="A model of the other direction, whose links are joined with these."),
-    ] = None,
-    symmetrise: Annotated[
-        str | None,
-        typer.Option(help="How they are joined: intersection, union or grow-diag-final-and (which is the default)."),
-    ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Link a target word to all source words with this share of its attention, not to the best."),
-    ] = None,
-    null: Annotated[
-        bool,
-        typer.Option(help="Leave a target word alone if the source's end has more of its attention than any word."),
-    ] = True,
-    tag: TagOption = "",
-    reverse_tag: Annotated[str, typer.Option(help="The same for the model of the other direction.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the error rate as a JSON object.")] = False,
-    device: DeviceOption = "auto",
-) -> None:
-    """Which words of given translations belong together, by attention: 0-0 1-2 ... (source-target), one line per pair."""
-    with whole_imports():
-        from regard.cli.align import run_align
-        from regard.tasks.alignment import LinkRule
-
-    rule = LinkRule(threshold=threshold, null=null)
-    run_align(src, tgt, model, out, gold, gold_from_one, reverse, symmetrise, rule, tag, reverse_tag, as_json, device)
-
-
-@app.command()
-def evaluate(
-    src: Annotated[Path | None, typer.Option(help="Source text.")] = None,
-    ref: Annotated[Path | None, typer.Option(help="Reference translations.")] = None,
-    text: Annotated[
-        list[Path] | None, typer.Option(help="For a language model, instead: plain text, a file or a folder of files.")
-    ] = None,
-    documents: Annotated[
-        str, typer.Option(help="With --text, what one document is: line, file or blank (up to an empty line).")
-    ] = "auto",
-    labelled: Annotated[
-        Path | None, typer.Option(help="For a classifier, instead: lines of a label, a tab and a text.")
-    ] = None,
-    trigram: Annotated[
-        float | None,
-        typer.Option(
-            metavar="WEIGHT", help="With --text: mix in a trigram of the training text, with this share (0 to 1)."
-        ),
-    ] = None,
-    context: Annotated[int | None, typer.Option(help="With --text: tokens of a window that is read at once.")] = None,
-    stride: Annotated[int | None, typer.Option(help="With --text: tokens from one window to the next.")] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="A run folder, a file of translations, or a name that `regard models` lists. Default: the bundled model.",
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="A second system: a run folder, or a file of its translations.")
-    ] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")
-    ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length into this .png, .svg or .pdf.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the translations here.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    tag: TagOption = "",
-    device: DeviceOption = "auto",
-) -> None:
-    """BLEU, chrF, TER and perplexity of a model on a test set; with --against, is the difference significant?
-
-    With --text: the perplexity of a language model, per token, word and byte. With --labelled: accuracy and F1 of a classifier.
-    """
-    with whole_imports():
-        from regard.cli.evaluate import run_evaluate
-        from regard.cli.evaluate_text import run_evaluate_text
-        from regard.core.errors import ConfigError
-
-    if text:
-        if src or ref or against or beam or tag or plot or out or tokenized or lowercase:
-            what = "it goes with --model, --documents, --context, --stride, --trigram, --json and --device only"
-            raise ConfigError("--text", what, "Leave the others out")
-        run_evaluate_text(text, model, documents, context, stride, as_json, device, trigram)
-        return
-    if labelled:
-        if src or ref or against or beam or tag or plot or out or tokenized or lowercase:
-            raise ConfigError("--labelled", "it goes with --model, --json and --device only", "Leave the others out")
-        from regard.cli.classify import run_evaluate_labelled
-
-        run_evaluate_labelled(labelled, model, as_json, device)
-        return
-    if src is None or ref is None:
-        raise ConfigError(
-            "evaluate", "there is nothing to evaluate on", "Give --src and --ref, or --text, or --labelled"
-        )
-    if context is not None or stride is not None or trigram is not None or documents != "auto":
-        raise ConfigError("evaluate", "--context, --stride, --trigram and --documents go with --text", "Leave them out")
-    run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)
-
-
-@app.command()
-def compare(
-    recipe: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [section.key=value ...]",
-            help="A recipe (name or path), and settings that go over all that is compared.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The comparison's folder; an earlier one goes on.")
-    ] = None,
-    models: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Models, or recipes. Default: the recipe's own model.")
-    ] = "",
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TEXT",
-            help='One more entry of every model with other settings, "model.heads=1", or of one, "luong: model.score=dot".',
-        ),
-    ] = None,
-    seeds: Annotated[int | None, typer.Option(help="How often each is trained. Default: 3.")] = None,
-    budget: Annotated[
-        str,
-        typer.Option(help="What is equal: steps (default), time (of training), or parameters (and steps)."),
-    ] = "",
-    seconds: Annotated[float | None, typer.Option(help="With --budget time: of training, for each run.")] = None,
-    parameters: Annotated[
-        int | None, typer.Option(help="With --budget parameters: how many. Default: as the first model has.")
-    ] = None,
-    src: Annotated[str, typer.Option(help="Source text, one sentence per line.")] = "",
-    tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
-    pairs: Annotated[str, typer.Option(help="Instead: one file with both sides.")] = "",
-    allow: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Train although `regard data check` finds this.")
-    ] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")
-    ] = False,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
-    report: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Only write the report of what is finished again.")
-    ] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with a comparison that stopped.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings, errors and the result.")] = False,
-) -> None:
-    """Train several models on the same text with the same budget: which is better, by how much, and at what cost?"""
-    with whole_imports():
-        from regard.cli.compare import run_compare
-
-    options = {
-        "models": models, "variants": variant, "seeds": seeds, "budget": budget, "seconds": seconds,
-        "parameters": parameters, "src": src, "tgt": tgt, "pairs": pairs, "allow": allow,
-        "tokenized": tokenized, "lowercase": lowercase,
-    }  # fmt: skip
-    run_compare(recipe or [], options, out, report, resume, quiet)
+add_translating_verbs(app)
+add_measuring_verbs(app)
 
 
 @app.command()
@@ -449,6 +222,7 @@ def _main(
 
 
 add_text_verbs(app)
+add_reading_verbs(app)
 add_exchange_verbs(app)
 
 

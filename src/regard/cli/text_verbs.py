@@ -23,6 +23,9 @@ def generate(
     prompt: Annotated[
         str | None, typer.Option("--prompt", "-p", help="Text to go on from. Without it, standard input; or nothing.")
     ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Write from this label instead, with a label-writer's run as --model.")
+    ] = None,
     model: ModelOption = None,
     method: Annotated[str | None, typer.Option(help="sample (the default), greedy or beam.")] = None,
     samples: Annotated[int, typer.Option(help="How many texts to write.")] = 1,
@@ -48,15 +51,22 @@ def generate(
     ] = False,
     device: DeviceOption = "auto",
 ) -> None:
-    """Write text after a prompt with a language model, as its tokens come."""
+    """Write text after a prompt with a language model, as its tokens come; or from a label."""
     with whole_imports():
+        from regard.cli.compose import run_compose
         from regard.cli.generate import run_generate
+        from regard.core.errors import ConfigError
 
     wishes = {
         "samples": samples, "method": method, "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k,
         "top_p": top_p, "min_p": min_p, "seed": seed, "beam": beam,
     }  # fmt: skip
-    run_generate(prompt, model, wishes, echo, as_json, device)
+    if label is None:
+        run_generate(prompt, model, wishes, echo, as_json, device)
+        return
+    if prompt is not None or echo:
+        raise ConfigError("--label", "a text from a label goes on from no prompt", "Leave --prompt and --echo out")
+    run_compose(label, model, wishes, as_json, device)
 
 
 def next_(

@@ -80,6 +80,7 @@ class BatchPlan:
         max_rows: int = 0,
         multiple: int = 1,
         weights: np.ndarray | None = None,
+        mixed: bool = False,
     ):
         if batch_tokens < 1 or max_rows < 0:
             name, got = ("batch_tokens", batch_tokens) if batch_tokens < 1 else ("max_rows", max_rows)
@@ -91,18 +92,25 @@ class BatchPlan:
         self.batch_tokens, self.seed, self.max_rows = batch_tokens, seed, max_rows
         widths = np.maximum(source, target) + 1  # each side gets one special token
         self._widths = -(-widths // multiple) * multiple
-        self._order = _sort_key(source, target)
+        self._order = np.zeros(len(source), dtype=np.uint64) if mixed else _sort_key(source, target)
         self._weights = weights
 
     @classmethod
     def of(
-        cls, store: TokenStore, batch_tokens: int, seed: int, max_rows: int = 0, multiple: int = 1, growth: float = 1.0
+        cls,
+        store: TokenStore,
+        batch_tokens: int,
+        seed: int,
+        max_rows: int = 0,
+        multiple: int = 1,
+        growth: float = 1.0,
+        mixed: bool = False,
     ) -> Self:
         """The order in which the rows of a store are trained on, if each grows by a factor on the way."""
         source, target = store.source.lengths, store.target.lengths
         if growth != 1.0:
             source, target = np.ceil(source * growth), np.ceil(target * growth)
-        return cls(source, target, batch_tokens, seed, max_rows, multiple, store.weights)
+        return cls(source, target, batch_tokens, seed, max_rows, multiple, store.weights, mixed)
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
         """The batches of an epoch, as arrays of row numbers. Without weights, every row stands in exactly one."""

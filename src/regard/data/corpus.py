@@ -32,6 +32,8 @@ _SIDES = tuple(f"{part}{side}" for part in ("", "valid_", "test_") for side in (
 _OF_PAIRS = {*_SIDES, "corpora", "format", "columns", "tag", "valid_size", "test_size", "split_by", "max_pairs"}
 _OF_PAIRS |= {field_.name for field_ in dataclasses.fields(FilterConfig)}
 _OF_TEXT = {"text", "valid_text", "test_text", "documents", "valid_part", "test_part"}
+_OF_LABELLED = {"labelled", "valid_labelled", "test_labelled"}
+_OF_TAGGED = {"tagged", "valid_tagged", "test_tagged"}
 _TAG = re.compile(r"<[^\s<>]{1,60}>")  # no piece of text looks like this: punctuation is always a piece of its own
 
 
@@ -69,6 +71,14 @@ class DataConfig(FilterConfig):
     labelled: str = ""  # for classifiers, instead of pairs: a file of lines, label, tab, text (and a second text)
     valid_labelled: str = ""
     test_labelled: str = ""
+    tagged: str = (
+        ""  # for taggers, instead of pairs: a file in columns (CoNLL or CoNLL-U), a word and its tag on each line
+    )
+    valid_tagged: str = ""
+    test_tagged: str = ""
+    tag_column: str | int = (
+        ""  # which column is the tag: upos, xpos, or a number from 1; "": upos of CoNLL-U, else the last
+    )
     valid_src: str = ""
     valid_tgt: str = ""
     valid_pairs: str = ""
@@ -112,23 +122,28 @@ class DataConfig(FilterConfig):
                 raise ConfigError(
                     f"setting data.{name}", f"it is {getattr(self, name)}", "Use a part of the text, from 0 to 0.5"
                 )
-        if self.labelled or self.valid_labelled or self.test_labelled:
-            self._check_beside_labelled()
+        if any(getattr(self, name) for name in _OF_LABELLED):
+            self._check_beside_labels(_OF_LABELLED, "labelled text")
+        elif any(getattr(self, name) for name in _OF_TAGGED):
+            self._check_beside_labels(_OF_TAGGED, "tagged text")
         elif self.text or self.valid_text or self.test_text:
             self._check_beside_text()
+        if self.tag_column and not any(getattr(self, name) for name in _OF_TAGGED):
+            raise ConfigError("setting data.tag_column", "it is about tagged text", "Leave it out, or set data.tagged")
 
-    def _check_beside_labelled(self) -> None:
-        """Refuses other text beside labelled text, and settings about it, which would silently not hold."""
-        given = next(name for name in ("labelled", "valid_labelled", "test_labelled") if getattr(self, name))
-        foreign = _OF_PAIRS - {"valid_size", "test_size"} | _OF_TEXT
+    def _check_beside_labels(self, own: set[str], kind: str) -> None:
+        """Refuses other text beside labelled or tagged text, and settings about it, which would silently not hold."""
+        given = next(
+            field_.name for field_ in dataclasses.fields(self) if field_.name in own and getattr(self, field_.name)
+        )
+        kinds = {"sentence pairs": _OF_PAIRS - {"valid_size", "test_size"}, "plain text": _OF_TEXT}
+        kinds |= {"labelled text": _OF_LABELLED, "tagged text": _OF_TAGGED}
         for field_ in dataclasses.fields(self):
-            if field_.name in foreign and getattr(self, field_.name) != field_.default:
-                kind = "plain text" if field_.name in _OF_TEXT else "sentence pairs"
-                todo = {"valid_part": "Set data.valid_size", "test_part": "Set data.test_size"}.get(
-                    field_.name, "Leave it out"
-                )
-                what = f"it is about {kind}, and data.{given} is labelled text"
-                raise ConfigError(f"setting data.{field_.name}", what, todo)
+            for other, names in kinds.items():
+                if field_.name in names - own and getattr(self, field_.name) != field_.default:
+                    todo = {"valid_part": "Set data.valid_size", "test_part": "Set data.test_size"}
+                    what = f"it is about {other}, and data.{given} is {kind}"
+                    raise ConfigError(f"setting data.{field_.name}", what, todo.get(field_.name, "Leave it out"))
 
     def _check_beside_text(self) -> None:
         """Refuses files of pairs beside plain text, and settings about pairs, which would silently not hold."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.data.addresses import is_path
-from regard.data.bundle import PREFIX, TEXT, bundled_path
+from regard.data.bundle import PREFIX, TEXT, bundled_path, bundled_side
 from regard.data.corpus import DataConfig
 from regard.data.long_texts import CHUNK, chunks_of
 from regard.data.prepared import from_home
@@ -99,13 +99,16 @@ def load_text(config: DataConfig, say: Say | None = None) -> TextCorpus:
 
 
 def read_documents(address: str | Path, documents: Unit = "auto", say: Say | None = None) -> Documents:
-    """The documents of a file, of every file of a folder (in the order of their names), or of `bundled:NAME`.
+    """The documents of a file, of every file of a folder (in the order of their names), or of `bundled:NAME`: a bundled text,
+    or the different sentences of one language of bundled pairs (`bundled:tatoeba-en`), of which each is a document.
 
     `line`: every line, without the white space around it. `file`: every file, as it is. `blank`: what stands between
     empty lines. `auto`: files of a folder, lines of a file. At least one document holds text, or an error says so.
     """
     name = str(address)
     if name.startswith(PREFIX):
+        if (side := bundled_side(name)) is not None:
+            return _one_side(name, *side, documents)
         bundled_path(name, (TEXT,))
     elif not is_path(name):
         raise DataError(name, "plain text is read from files only", "Give a file or a folder")
@@ -128,6 +131,14 @@ def read_documents(address: str | Path, documents: Unit = "auto", say: Say | Non
         what = f"all its {empty:,} documents are empty" if empty else "its files are empty" if folder else "it is empty"
         raise DataError(name, what, "Give a file or a folder with text in it")
     return Documents(texts, empty)
+
+
+def _one_side(name: str, pairs: Path, column: int, documents: Unit) -> Documents:
+    """The sentences in one column of bundled pairs, each once."""
+    if documents not in ("auto", "line"):
+        raise DataError(name, "it is sentences, each a document", "Use data.documents=line")
+    rows = (line.split("\t") for lines in line_blocks(ByteFile(pairs)) for line in lines)
+    return Documents(list(dict.fromkeys(row[column].strip() for row in rows)), 0)
 
 
 def _files_in(folder: Path, say: Say | None) -> list[str]:

@@ -1,7 +1,7 @@
 """Labelled text: read from files of lines, and divided into train, valid and test.
 
 A line is `label<TAB>text`, or `label<TAB>text<TAB>second text`; in a file without any tab, the first word of a line is its
-label. Lines with nothing on them are left out. The text is held in memory.
+label. Lines with nothing on them are left out. The text is held in memory. `bundled:NAME` is one of the package's files.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import numpy as np
 from regard.core.errors import DataError
 from regard.core.visible_text import visible
 from regard.data.addresses import is_path
+from regard.data.bundle import LABELLED, PREFIX, bundled_path
 from regard.data.corpus import DataConfig
-from regard.data.prepared import from_home
+from regard.data.held_out import NAMES, count_repeated, hold_out_units, place_of, sizes_to_hold_out
 from regard.data.reading import archives
 from regard.data.reading.files import ByteFile
 from regard.data.reading.lines import MAX_WHOLE_BYTES, line_blocks
-from regard.data.split import automatic_size, divide, draws_of
+from regard.data.split import draws_of
 
 Say = Callable[[str], None]
 PARTS = {"train": "labelled", "valid": "valid_labelled", "test": "test_labelled"}  # part -> setting
-NAMES = {"train": "training", "valid": "validation", "test": "test"}
 MOST_LABEL_CHARACTERS = 200
 MANY_LABELS = 10  # from so many on, a label for every second line is no label
 OTHER_FORMATS = (".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".xlsx")
@@ -96,7 +96,7 @@ def load_labelled(config: DataConfig, say: Say | None = None) -> LabelledCorpus:
     if not config.labelled:
         raise DataError("data", "no labelled text is given", "Set data.labelled to a file of lines: label, tab, text")
     files = {
-        setting: _place(config, getattr(config, setting), setting)
+        setting: place_of(config, getattr(config, setting), setting, "labelled", LABELLED)
         for setting in PARTS.values()
         if getattr(config, setting)
     }
@@ -106,15 +106,15 @@ def load_labelled(config: DataConfig, say: Say | None = None) -> LabelledCorpus:
         _check_held_out(files[PARTS[part]], found[part], labels, found["train"].part, files["labelled"])
     parts = {part: one.part for part, one in found.items()}
     set_apart = 0
-    valid_size, test_size = _sizes(config, parts)
+    valid_size, test_size = sizes_to_hold_out(config, parts)
     if valid_size or test_size:
         whole = parts["train"]
-        train, valid, test = _held_out(files["labelled"], whole, valid_size, test_size, config.split_seed)
+        train, valid, test = hold_out_units(files["labelled"], whole, valid_size, test_size, config.split_seed)
         parts = {"valid": valid, "test": test, **parts, "train": train}
         set_apart = len(whole) - len(train) - (len(valid) if valid_size else 0) - (len(test) if test_size else 0)
         _check_all_trained(files["labelled"], labels, train)
     train, valid, test = (parts.get(part, Labelled()) for part in PARTS)
-    repeated = {part: _repeated(train, parts[part]) for part in ("valid", "test") if part in found}
+    repeated = {part: count_repeated(train, parts[part]) for part in ("valid", "test") if part in found}
     dropped = sum(one.empty for one in found.values())
     corpus = LabelledCorpus(
         train, valid, test, labels, _fingerprint(train, valid, test), files, dropped, set_apart, repeated
@@ -127,7 +127,9 @@ def load_labelled(config: DataConfig, say: Say | None = None) -> LabelledCorpus:
 def read_labelled(path: str | Path) -> LabelledFile:
     """The lines of a file. At least one holds a text, or an error says so."""
     name = str(path)
-    if not is_path(name):
+    if name.startswith(PREFIX):
+        bundled_path(name, (LABELLED,))
+    elif not is_path(name):
         raise DataError(name, "labelled text is read from files only", "Give a file")
     plain = Path(name.lower())
     if (plain.with_suffix("") if plain.suffix in archives.ENDINGS else plain).suffix in OTHER_FORMATS:
@@ -168,12 +170,6 @@ def _check_line(where: str, cells: list[str], columns: int, tabs: bool) -> None:
         raise DataError(where, f"the {which} of the label {cells[0]!r} is empty", "Write one, or leave the line out")
 
 
-def _place(config: DataConfig, given: str, setting: str) -> str:
-    if not is_path(given):
-        raise DataError(f"data.{setting}", f"labelled text is read from files only, got {given!r}", "Give a file")
-    return str(from_home(config.folder) / from_home(given))
-
-
 def _labels(name: str, part: Labelled) -> tuple[str, ...]:
     """The labels of the training text, in their order."""
     labels = set(part.labels)
@@ -203,34 +199,10 @@ def _check_held_out(name: str, found: LabelledFile, labels: Sequence[str], train
         raise DataError(name, f"its lines have {ours}, those of {train_name} {theirs}", "Give files of one kind")
 
 
-def _sizes(config: DataConfig, given: dict[str, Labelled]) -> tuple[int, int]:
-    """How many texts to hold out for validation and for testing; as for pairs, 0 chooses, -1 holds out none."""
-    chosen = automatic_size(len(np.unique(given["train"].draws(config.split_seed))))
-    valid = 0 if "valid" in given or config.valid_size < 0 else config.valid_size or chosen
-    test = config.test_size or (-1 if "valid" in given else 0)
-    return valid, 0 if "test" in given or test < 0 else test or chosen
-
-
-def _held_out(name: str, whole: Labelled, valid: int, test: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
-    """Texts drawn by a hash of (seed, text). Texts with the same letters and digits never stand on two sides."""
-    draws = whole.draws(seed)
-    distinct = len(np.unique(draws))
-    if valid + test >= distinct:
-        what = f"nothing is left to train on: {valid} validation and {test} test texts of {distinct} different ones"
-        raise DataError(name, what, "Make data.valid_size and data.test_size smaller, or give more text")
-    division = divide(draws, None, valid, test)
-    train = np.flatnonzero(division.train).tolist()
-    return whole.take(train), whole.take(division.valid.tolist()), whole.take(division.test.tolist())
-
-
 def _check_all_trained(name: str, labels: Sequence[str], train: Labelled) -> None:
     if missing := [label for label in labels if label not in set(train.labels)]:
         what = f"all texts with the label {missing[0]!r} are held out: none is left to train on"
         raise DataError(name, what, "Hold out fewer (data.valid_size, data.test_size), or set another data.split_seed")
-
-
-def _repeated(train: Labelled, part: Labelled) -> int:
-    return int(np.isin(part.draws(0), train.draws(0)).sum())
 
 
 def _report(corpus: LabelledCorpus, say: Say) -> None:

@@ -17,6 +17,7 @@ from regard.core.errors import ConfigError, TokenizerError
 from regard.core.types import SPECIALS, UNK
 from regard.data.unigram import train_unigram
 from regard.data.word_list import read_word_list
+from regard.data.wordpiece import piece_model, set_wordpieces, train_wordpieces
 
 PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
 SPACE = "▁"
@@ -30,14 +31,15 @@ class TokenizerConfig:
     """What the tokens are.
 
     `word` cuts punctuation off, `space` takes what stands between white space as it is (for text that is tokenised already),
-    `bytebpe` is GPT-2's: pieces of bytes, which give every text back to the last line break.
+    `bytebpe` is GPT-2's: pieces of bytes, which give every text back to the last line break. `wordpiece` is BERT's: it forgets
+    where punctuation had spaces, and with `lowercase` accents.
     """
 
-    kind: Literal["bpe", "unigram", "word", "char", "byte", "space", "bytebpe"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "char", "byte", "space", "bytebpe", "wordpiece"] = "bpe"
     size: int = 8000  # at most so many tokens; char and byte take what they need
     joint: bool = True  # one vocabulary for both languages
     lowercase: bool = False
-    normalize: Literal["nfc", "nfkc", "none"] = "nfc"  # byte, bytebpe and space never normalise
+    normalize: Literal["nfc", "nfkc", "none"] = "nfc"  # byte, bytebpe, space and wordpiece never normalise
     min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
     split_digits: bool = True  # of bpe, unigram and word
     lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
@@ -89,6 +91,9 @@ def _no_text() -> TokenizerError:
 def _untrained(config: TokenizerConfig) -> hf.Tokenizer:
     """A tokenizer with everything but its vocabulary."""
     inner = hf.Tokenizer(models.BPE(unk_token=SPECIALS[UNK]))
+    if config.kind == "wordpiece":
+        set_wordpieces(inner, lowercase=config.lowercase)
+        return inner
     steps: list[normalizers.Normalizer] = []
     if config.kind not in OF_BYTES:
         if config.kind != "space":
@@ -195,6 +200,8 @@ def _model(
     if config.kind == "unigram":
         pieces = train_unigram(words, config.size - len(specials))
         return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
+    if config.kind == "wordpiece":
+        return piece_model([*specials, *train_wordpieces(words, config.size - len(specials), config.min_count)])
     if config.kind in OF_WORDS:
         return models.WordLevel(_numbered([*specials, *_vocabulary(words, listed, config, len(specials))]), unknown)
     return models.BPE(_numbered([*specials, *sorted({SPACE, *_alphabet(words, 1 << 24)})]), [], unk_token=unknown)

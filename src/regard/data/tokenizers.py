@@ -2,6 +2,7 @@
 
 Spaces are part of the tokens ("▁"), so that decoding gives the text back as it was, up to the normalisation: the chosen
 Unicode form, the chosen case, and runs of white space as one space. Tokenizers of bytes change nothing but the case.
+Word pieces (data/wordpiece.py) know no spaces: decoding guesses where punctuation had some.
 Text that looks like a special token ("</s>") is text; only `space` reads a word "<unk>" as UNK, and writes it.
 """
 
@@ -31,6 +32,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 MAX_JSON_CHARACTERS = 64 << 20
 MOST_WORDS = 300_000  # whose tokens are remembered
 _ODD_SPACE = re.compile("[\x1c-\x1f]")  # space to Python's split, text to the tokenizer
+_GONE_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")  # space to Python's split, nothing to one of word pieces
 _AT_ONCE = 16  # parts of a long text
 _RETRAIN = "Restore the file from a copy, or train again"
 
@@ -52,6 +54,7 @@ class Tokenizer:
         about = json.loads(inner.to_str())
         self._unwritten = {*range(UNK if _writes_unknown(about) else UNK + 1), *self.tags.values()}
         self._word_by_word = _cuts_at_spaces(about)
+        self._odd_space = _GONE_SPACE if _is_of_pieces(about) else _ODD_SPACE
         self._between = self._tokens_between_parts(about)
         self._words: dict[str, list[int]] = {}  # the tokens of words met in long texts
         self.fingerprint: str = hashlib.sha256(text.encode()).hexdigest()
@@ -96,7 +99,7 @@ class Tokenizer:
 
         Where tokens never cross a space, a line's tokens are those of its words.
         """
-        if not self._word_by_word or any(map(_ODD_SPACE.search, texts)):
+        if not self._word_by_word or any(map(self._odd_space.search, texts)):
             return self.encode(texts)
         known = self._words
         if len(known) > MOST_WORDS:
@@ -193,10 +196,10 @@ class TokenizerPair:
         return cls(source, Tokenizer.train(_Lines(part, ("targets",)), config), False)
 
     @classmethod
-    def train_on_text(cls, documents: Sequence[str], config: TokenizerConfig) -> Self:
+    def train_on_text(cls, documents: Sequence[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
         """One tokenizer for a text without a source, in both places. At most `config.lines` documents are looked at."""
         step = -(-len(documents) // config.lines) if config.lines else 1
-        one = Tokenizer.train(_Parts(documents, max(1, step)), config)
+        one = Tokenizer.train(_Parts(documents, max(1, step)), config, tags)
         return cls(one, one, True)
 
     def save(self, folder: Path) -> None:
@@ -249,7 +252,9 @@ def gpt2_tokenizer(encoder_json: Path, vocab_bpe: Path) -> Tokenizer:
 
 
 def _cuts_at_spaces(about: dict[str, Any]) -> bool:
-    """Whether a text's tokens are those of its words, one after the other: regard's own subwords and words."""
+    """Whether a text's tokens are those of its words, one after the other: regard's own subwords and words, word pieces."""
+    if _is_of_pieces(about):
+        return _only(about, {"BertNormalizer"})
     cuts = about.get("pre_tokenizer") or {}
     first = (cuts.get("pretokenizers") or [{}])[0]
     return _joins_spaces(about) and {name: first.get(name) for name in ("type", "prepend_scheme", "split")} == {
@@ -257,6 +262,10 @@ def _cuts_at_spaces(about: dict[str, Any]) -> bool:
         "prepend_scheme": "always",
         "split": True,
     }
+
+
+def _is_of_pieces(about: dict[str, Any]) -> bool:
+    return (about.get("pre_tokenizer") or {}).get("type") == "BertPreTokenizer"
 
 
 def _joins_spaces(about: dict[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swish", "swiglu"]
-_FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),  # x/2 (1 + tanh(√(2/π) (x + 0.044715 x³))), GPT's
@@ -27,7 +27,7 @@ class FeedForward(nn.Module):
         self, width: int, inner: int, activation: Activation = "relu", dropout: float = 0.0, bias: bool = True
     ):
         super().__init__()
-        self.gated, self.function = activation == "swiglu", _FUNCTIONS[activation]
+        self.gated, self.function = activation == "swiglu", ACTIVATIONS[activation]
         self.inner = nn.Linear(width, 2 * inner if self.gated else inner, bias=bias)
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(inner, width, bias=bias)

@@ -29,8 +29,13 @@ from regard.layers.output import OutputLayer
 
 MODELS: Registry[Any] = Registry("model", "regard.models")
 
-# a Planner plans, a LanguageModel continues, a Classifier (classifier.py) classifies
-Capability = Literal["translates", "attends", "plans", "continues", "classifies"]
+# a Planner plans, a LanguageModel continues, a Classifier (classifier.py) classifies; a Tagger tags and a MaskedModel fills
+# (reader.py); word vectors embed; what writes from a label composes
+Capability = Literal[
+    "translates", "attends", "plans", "continues", "classifies", "tags", "fills", "embeds", "composes"
+]  # fmt: skip
+
+LABELLING: frozenset[Capability] = frozenset({"classifies", "tags"})  # models whose output is over labels
 
 
 class Recorder:
@@ -169,13 +174,14 @@ class LanguageModel(Writer):
 
 
 def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabulary: int, shared: bool) -> Any:
-    """A freshly initialised writer or classifier. `shared` says that both vocabularies are one, so that embeddings may be tied.
+    """A freshly initialised model. `shared` says that both vocabularies are one, so that embeddings may be tied.
 
-    A classifier's source vocabulary is that of its texts, its target vocabulary the labels and the one of none.
+    The source vocabulary of a classifier or tagger is that of its texts, its target vocabulary the labels and the one of none.
     """
-    if issubclass(MODELS.get(name), LanguageModel):
+    capabilities = MODELS.get(name).capabilities
+    if capabilities & {"continues", "fills", "embeds"}:
         return MODELS.get(name)(config, vocabulary=target_vocabulary)
-    if "classifies" in MODELS.get(name).capabilities:
+    if capabilities & LABELLING:
         return MODELS.get(name)(config, vocabulary=source_vocabulary, labels=target_vocabulary)
     return MODELS.get(name)(
         config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared

@@ -7,6 +7,10 @@ Departs:
 - Queries, keys and values are one matrix, and start as one: smaller by 1/sqrt(2) than three matrices would.
 - Attention weights and inner activations have dropouts of their own (off by default, as in the paper).
 - `normalise`, `residual` and `scaling` take parts of it away or exchange them; the paper's are the defaults.
+- `normalise="batch"` puts batch normalisation (layers/batch_norm.py) in the place of every layer normalisation. In training each
+  feature is normalised over the tokens of all rows together, on either side, padding and rows that only fill a batch up left
+  out: so outputs depend on the whole batch, and in the decoder on later positions too. In evaluation, and so in search, running
+  averages take their place, and outputs depend on their own text and its past alone.
 - The output layer has a bias, as in most implementations; the paper does not mention one.
 - Positions can be others than the paper's sinusoids (layers/positions.py), and self-attention can see distances instead or as
   well (layers/attention/relative/, one file for each paper, with where it departs). Cross-attention sees neither.
@@ -25,7 +29,7 @@ from torch import Tensor, nn
 from regard.core.bounds import check_bounds
 from regard.core.errors import ConfigError, ModelError
 from regard.core.tree import Memory
-from regard.core.types import Padded
+from regard.core.types import EOS, PAD, Padded
 from regard.layers.attention.cache import CacheState
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
 from regard.layers.attention.relative import (
@@ -39,6 +43,7 @@ from regard.layers.attention.relative import (
 )
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.feedforward import Activation, FeedForward
+from regard.layers.normalise import Counted, Normalise, normaliser
 from regard.layers.output import SoftmaxOutput
 from regard.layers.positions import Absolute, make_positions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
@@ -46,8 +51,6 @@ from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
 SIZES = {
     "width": (1, 1 << 14),
     "layers": (1, 1000),
-    "encoder_layers": (0, 1000),
-    "decoder_layers": (0, 1000),
     "heads": (1, 1 << 14),
     "inner": (0, 1 << 18),
     "max_length": (1, 1 << 20),
@@ -57,18 +60,16 @@ SIZES = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Sizes and choices of a Transformer; the paper's base model is width 512, layers 6, heads 8, inner 2048, norm post."""
+class BlockConfig:
+    """Sizes and choices of the layers of an encoder or decoder."""
 
-    name: Literal["transformer"] = "transformer"
+    name: str = ""  # each model's own
     width: int = 256
     layers: int = 3
-    encoder_layers: int = 0  # 0: as `layers`
-    decoder_layers: int = 0  # 0: as `layers`
     heads: int = 4
     inner: int = 0  # 0: four times the width
     norm: Literal["pre", "post"] = "pre"
-    normalise: Literal["layer", "rms"] = "layer"  # rms: without mean and bias (Zhang & Sennrich 2019)
+    normalise: Normalise = "layer"  # rms: without mean and bias (Zhang & Sennrich 2019); batch: over a batch's tokens
     residual: bool = True  # false: sub-layers replace their input, to see what residual connections are for
     scaling: bool = True  # false: dot products are not divided by √d, to see what that is for
     positions: Absolute = "sinusoidal"  # added to embeddings; fraction fails, and with norm=pre does nothing
@@ -81,7 +82,6 @@ class TransformerConfig:
     rotary_layout: Layout = "interleaved"  # which dimensions are turned together
     rotary_base: float = 10000.0
     activation: Activation = "relu"
-    tie: Tie = "auto"  # which tables are one: auto ties all that share a vocabulary
     dropout: float = 0.1
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
@@ -100,10 +100,6 @@ class TransformerConfig:
             RELATIVE.get(self.relative).check(self.relative_settings, self.width // self.heads)
 
     @property
-    def depth(self) -> tuple[int, int]:
-        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
-
-    @property
     def relative_settings(self) -> RelativeSettings:
         return RelativeSettings(
             relative_distance=self.relative_distance,
@@ -115,27 +111,45 @@ class TransformerConfig:
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TransformerConfig(BlockConfig):
+    """Sizes and choices of a Transformer; the paper's base model is width 512, layers 6, heads 8, inner 2048, norm post."""
+
+    name: Literal["transformer"] = "transformer"
+    encoder_layers: int = 0  # 0: as `layers`
+    decoder_layers: int = 0  # 0: as `layers`
+    tie: Tie = "auto"  # which tables are one: auto ties all that share a vocabulary
+
+    def __post_init__(self) -> None:
+        check_bounds("model", self, {"encoder_layers": (0, 1000), "decoder_layers": (0, 1000)})
+        super().__post_init__()
+
+    @property
+    def depth(self) -> tuple[int, int]:
+        return self.encoder_layers or self.layers, self.decoder_layers or self.layers
+
+
 class Residual(nn.Module):
     """LN(x + Sublayer(x)) (section 3.1), or x + Sublayer(LN(x)) with pre-norm: `before` and `after` a sub-layer."""
 
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: BlockConfig):
         super().__init__()
         self.pre = config.norm == "pre"
         self.residual = config.residual
-        self.norm = _norm(config)
+        self.norm = normaliser(config.normalise, config.width)
         self.dropout = nn.Dropout(config.dropout)
 
-    def before(self, x: Tensor) -> Tensor:
-        return self.norm(x) if self.pre else x
+    def before(self, x: Tensor, counted: Counted) -> Tensor:
+        return self.norm(x, counted) if self.pre else x
 
-    def after(self, x: Tensor, written: Tensor) -> Tensor:
+    def after(self, x: Tensor, written: Tensor, counted: Counted) -> Tensor:
         written = self.dropout(written)
         x = x + written if self.residual else written
-        return x if self.pre else self.norm(x)
+        return x if self.pre else self.norm(x, counted)
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: BlockConfig):
         super().__init__()
         self.attention = SelfAttention(config.width, config.heads, config.attention_dropout, config.scaling)
         self.feedforward = _feedforward(config)
@@ -147,15 +161,18 @@ class EncoderLayer(nn.Module):
         keep: Bool[Tensor, "B 1 1 S"] | None,
         explicit: bool,
         relative: SchemeAtPlaces | None = None,
+        counted: Bool[Tensor, "B S"] | None = None,
     ) -> tuple[Float[Tensor, "B S D"], Tensor | None]:
-        written, weights = self.attention(self.around_attention.before(x), keep, False, explicit, relative)
-        x = self.around_attention.after(x, written)
-        x = self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x)))
-        return x, weights
+        """`counted` are the tokens that batch normalisation counts."""
+        read = self.around_attention.before(x, counted)
+        written, weights = self.attention(read, keep, False, explicit, relative)
+        x = self.around_attention.after(x, written, counted)
+        read = self.around_feedforward.before(x, counted)
+        return self.around_feedforward.after(x, self.feedforward(read), counted), weights
 
 
 class DecoderLayer(nn.Module):
-    def __init__(self, config: TransformerConfig):
+    def __init__(self, config: BlockConfig):
         super().__init__()
         self.attention = SelfAttention(config.width, config.heads, config.attention_dropout, config.scaling)
         self.cross = CrossAttention(config.width, config.heads, config.attention_dropout, scaling=config.scaling)
@@ -173,11 +190,12 @@ class DecoderLayer(nn.Module):
         layer: int,
         explicit: bool,
         relative: SchemeAtPlaces | None = None,
+        counted: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Tensor | None, Tensor | None]:
         """Teacher forcing: each position sees itself and what is before it."""
-        written, own = self.attention(self.around_attention.before(x), None, True, explicit, relative)
-        x = self.around_attention.after(x, written)
-        x, weights = self._rest(x, memory, layer, explicit)
+        written, own = self.attention(self.around_attention.before(x, counted), None, True, explicit, relative)
+        x = self.around_attention.after(x, written, counted)
+        x, weights = self._rest(x, memory, layer, explicit, counted)
         return x, own, weights
 
     def advance(
@@ -192,27 +210,34 @@ class DecoderLayer(nn.Module):
         relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B KT D"], Tensor | None, Tensor | None]:
         """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache."""
-        q, k, v = self.attention.project(self.around_attention.before(x), relative)
+        q, k, v = self.attention.project(self.around_attention.before(x, None), relative)
         key, value = state.write(layer, k, v, count)
         mixed, own = attend_heads(q, key, value, visible, explicit=explicit, relative=relative)
-        x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)))
-        x, weights = self._rest(x, memory, layer, explicit)
+        x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)), None)
+        x, weights = self._rest(x, memory, layer, explicit, None)
         return x, own, weights
 
     def _rest(
-        self, x: Float[Tensor, "B N D"], memory: TransformerMemory, layer: int, explicit: bool
+        self,
+        x: Float[Tensor, "B N D"],
+        memory: TransformerMemory,
+        layer: int,
+        explicit: bool,
+        counted: Bool[Tensor, "B N"] | None,
     ) -> tuple[Float[Tensor, "B N D"], Tensor | None]:
-        queries = self.around_cross.before(x)
+        queries = self.around_cross.before(x, counted)
         written, weights = self.cross(queries, memory.keys[layer], memory.values[layer], memory.keep, explicit)
-        x = self.around_cross.after(x, written)
-        return self.around_feedforward.after(x, self.feedforward(self.around_feedforward.before(x))), weights
+        x = self.around_cross.after(x, written, counted)
+        read = self.around_feedforward.before(x, counted)
+        return self.around_feedforward.after(x, self.feedforward(read), counted), weights
 
 
-def _norm(config: TransformerConfig) -> nn.Module:
-    return nn.LayerNorm(config.width) if config.normalise == "layer" else nn.RMSNorm(config.width, eps=1e-5)
+def counted_tokens(source: Padded) -> Bool[Tensor, "B S"]:
+    """The tokens that batch normalisation counts: not padding, nor the one EOS of a row that only fills a batch up."""
+    return source.keep & (source.tokens[:, :1] != EOS)
 
 
-def _feedforward(config: TransformerConfig) -> FeedForward:
+def _feedforward(config: BlockConfig) -> FeedForward:
     return FeedForward(config.width, config.inner or 4 * config.width, config.activation, config.activation_dropout)
 
 
@@ -243,25 +268,18 @@ class Transformer(Writer):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(encoders))
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(decoders))
-        self.encoder_relative = _relative(config, encoders, causal=False)
-        self.decoder_relative = _relative(config, decoders, causal=True)
-        self.encoder_norm = _norm(config) if config.norm == "pre" else nn.Identity()
-        self.decoder_norm = _norm(config) if config.norm == "pre" else nn.Identity()
+        self.encoder_relative = relative_stack(config, encoders, causal=False)
+        self.decoder_relative = relative_stack(config, decoders, causal=True)
+        last = config.normalise if config.norm == "pre" else None
+        self.encoder_norm, self.decoder_norm = (normaliser(last, config.width) for _ in range(2))
         self.output = SoftmaxOutput(config.width, target_vocabulary, tables.output)
         self._initialise()
 
     def _initialise(self) -> None:
         for table in dict.fromkeys((self.source_embedding, self.target_embedding)):  # in order: a set would not repeat
             nn.init.normal_(table.weight, std=self.config.width**-0.5)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.xavier_uniform_(module.weight)
-                nn.init.zeros_(module.bias)
-        if self.config.norm == "pre" and self.config.residual:
-            for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
-                for name, parameter in stack.named_parameters():
-                    if name.endswith("out.weight"):
-                        parameter.data *= (sublayers * len(stack)) ** -0.5
+        for stack, sublayers in ((self.encoder, 2), (self.decoder, 3)):
+            start_layers(self.config, stack, sublayers)
 
     @property
     def limits(self) -> Limits:
@@ -296,12 +314,12 @@ class Transformer(Writer):
         relative = [None] * len(self.encoder)
         if self.encoder_relative is not None:
             relative = self.encoder_relative(Places.whole_sequence(length, device))
-        keep = source.keep[:, None, None, :]
+        keep, counted = source.keep[:, None, None, :], counted_tokens(source)
         for i, layer in enumerate(self.encoder):
-            x, weights = layer(x, keep, record is not None, relative[i])
+            x, weights = layer(x, keep, record is not None, relative[i], counted)
             if record is not None and weights is not None:
                 record.add(f"encoder.{i}.self", weights)
-        x = self.encoder_norm(x)
+        x = self.encoder_norm(x, counted)
         pairs = [layer.cross.project_memory(x) for layer in self.decoder]  # type: ignore[union-attr]
         return TransformerMemory(tuple(k for k, _ in pairs), tuple(v for _, v in pairs), keep)
 
@@ -312,12 +330,13 @@ class Transformer(Writer):
         relative = [None] * len(self.decoder)
         if self.decoder_relative is not None:
             relative = self.decoder_relative(Places.whole_sequence(length, target.device))
+        counted = target != PAD
         for i, layer in enumerate(self.decoder):
-            x, own, weights = layer(x, memory, i, record is not None, relative[i])
+            x, own, weights = layer(x, memory, i, record is not None, relative[i], counted)
             if record is not None:
                 record.add(f"decoder.{i}.self", own)
                 record.add(f"decoder.{i}.cross", weights)
-        return Forced(self.decoder_norm(x), {})
+        return Forced(self.decoder_norm(x, counted), {})
 
     def start(
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
@@ -358,7 +377,19 @@ class Transformer(Writer):
         return record.tensors[f"decoder.{layer}.cross"].mean(-3)
 
 
-def _relative(config: TransformerConfig, layers: int, causal: bool) -> RelativeStack | None:
+def start_layers(config: BlockConfig, stack: nn.ModuleList, sublayers: int) -> None:
+    """Matrices start by Glorot's rule, biases at 0; with pre-norm, what writes into the residual stream starts smaller."""
+    for module in stack.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    if config.norm == "pre" and config.residual:
+        for name, parameter in stack.named_parameters():
+            if name.endswith("out.weight"):
+                parameter.data *= (sublayers * len(stack)) ** -0.5
+
+
+def relative_stack(config: BlockConfig, layers: int, causal: bool) -> RelativeStack | None:
     if config.relative == "none":
         return None
     head_width = config.width // config.heads

@@ -24,6 +24,7 @@ from regard.models.base import LanguageModel
 from regard.search.forcing import SCORE_CELLS
 
 CARRIED_TOKENS = 1024  # read at once where the state is carried
+LANES, WARM_UP = 32, 256  # of a text that is read in several places at once, and tokens read before each of them
 WINDOW_TOKENS = {"cpu": 1 << 12}  # of all windows read at once
 WINDOW_TOKENS_ELSEWHERE = 1 << 16
 
@@ -79,6 +80,34 @@ def _carried(model: LanguageModel, tokens: np.ndarray, device: torch.device) -> 
         read, wanted = stream.windows(np.array([begin]), min(CARRIED_TOKENS, len(tokens) - begin))
         hidden, state = model.advance(torch.from_numpy(read)[:, None].to(device), memory, state)
         yield _own(model, hidden[0, 0], wanted[0])
+
+
+@torch.inference_mode()
+def mean_score(model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int) -> float:
+    """The mean log P(token | all before) of a stream, fast, for validation.
+
+    A model that carries its state reads a long text in several lanes at once: each begins with an empty state a few hundred
+    tokens before those that it scores. All else is as in `stream_scores`, with windows of `context` that overlap by half.
+    """
+    if not model.carries or len(tokens) < LANES * 4 * WARM_UP:
+        parts = stream_scores(model, tokens, device, context=context, stride=max(1, context // 2))
+        return math.fsum(float(part.sum()) for part in parts) / len(tokens)
+    length = -(-(len(tokens) - WARM_UP) // LANES)
+    begins = np.arange(LANES) * length
+    stream = TokenStream(np.concatenate([tokens, np.full(WARM_UP + length * LANES - len(tokens), EOS, tokens.dtype)]))
+    memory, state = model.start(no_source(LANES, device), capacity=CARRIED_TOKENS)
+    total = 0.0
+    for begin in range(0, WARM_UP + length, WARM_UP):
+        read, wanted = stream.windows(begins + begin, min(WARM_UP, WARM_UP + length - begin))
+        hidden, state = model.advance(torch.from_numpy(read)[:, None].to(device), memory, state)
+        counts = begins[:, None] + begin + np.arange(wanted.shape[1]) < len(tokens)
+        if begin == 0:  # only the first lane begins where the text does
+            counts[1:] = False
+        own = _own(model, hidden[:, 0].flatten(0, 1), wanted.reshape(-1))
+        total += float(own[counts.reshape(-1)].sum())
+    if math.isnan(total):
+        raise ModelError("scoring", "the model's scores are not numbers", "Check how it was trained")
+    return total / len(tokens)
 
 
 def _windows(

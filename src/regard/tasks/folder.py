@@ -27,7 +27,7 @@ from regard.core import config as configuration
 from regard.core.errors import CheckpointError, TokenizerError
 from regard.core.files import MANIFEST, check_manifest, load_tensors, quoted, read_json
 from regard.data.tokenizers import TokenizerPair
-from regard.models.base import MODELS, Writer, build_model
+from regard.models.base import LABELLING, MODELS, Writer, build_model
 
 RUN, CONFIG, DATA, SCORES, METRICS = "run.json", "config.json", "data.json", "scores.json", "metrics.jsonl"
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
@@ -145,8 +145,8 @@ def labels_of(config: dict[str, Any], folder: Path) -> list[str]:
         or not all(isinstance(label, str) and label for label in labels)
         or len(set(labels)) < len(labels)
     ):
-        what = "it does not name the labels of a classifier"
-        raise CheckpointError(folder / CONFIG, what, "Give the folder of a run on labelled text")
+        what = "it does not name the labels of its model"
+        raise CheckpointError(folder / CONFIG, what, "Give the folder of a run on labelled or tagged text")
     return labels
 
 
@@ -184,7 +184,7 @@ def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
         "target_vocabulary": vocabulary["target"],
         "shared": vocabulary["shared"],
     }
-    if "classifies" in MODELS.get(model_config.name).capabilities:
+    if MODELS.get(model_config.name).capabilities & LABELLING:
         sizes["target_vocabulary"] = len(labels_of(config, folder)) + 1
     shapes = _shapes(place / WEIGHTS)
     deepest = max((value for key, value in section.items() if "layers" in key and isinstance(value, int)), default=0)

@@ -12,6 +12,8 @@ from regard.tasks.folder import read_config
 from regard.tasks.translation import Translator
 
 BUNDLED = "tatoeba-en-de"
+VERBS = {"continues": "generate", "classifies": "classify", "tags": "tag", "fills": "fill", "embeds": "nearest",
+         "composes": "generate"}  # fmt: skip
 
 
 def bundled_model() -> Path:
@@ -47,13 +49,30 @@ def load(path: str | Path | None = None, device: str = "auto") -> Any:
         from regard.tasks.classification import TextClassifier
 
         return TextClassifier.load(folder, device)
+    if "tags" in capabilities:
+        from regard.tasks.tagging import TextTagger
+
+        return TextTagger.load(folder, device)
+    if "fills" in capabilities:
+        from regard.tasks.masked import MaskedText
+
+        return MaskedText.load(folder, device)
+    if "embeds" in capabilities:
+        from regard.tasks.word_vectors import WordVectors
+
+        return WordVectors.load(folder)
+    if "composes" in capabilities:
+        from regard.tasks.composing import TextComposer
+
+        return TextComposer.load(folder, device)
     return Translator.load(folder, device)
 
 
 def load_translator(path: str | Path | None = None, device: str = "auto") -> Translator:
     """The translator of a run folder; anything else is refused."""
-    loaded = load(path, device)
-    if not isinstance(loaded, Translator):
-        verb = "classify" if "classifies" in loaded.model.capabilities else "generate"
-        raise ModelError(str(path), "its model does not translate", f"Use `regard {verb}`, or another --model")
-    return loaded
+    folder = find_model(path)
+    capabilities = MODELS.get(str(read_config(folder)["model"].get("name"))).capabilities
+    for capability, verb in VERBS.items():
+        if capability in capabilities:
+            raise ModelError(str(path), "its model does not translate", f"Use `regard {verb}`, or another --model")
+    return Translator.load(folder, device)

@@ -10,11 +10,16 @@ from torch import Tensor, nn
 
 
 class MovingAverage:
-    """Exponential moving average of the parameters; its decay warms up so that early steps are forgotten."""
+    """Exponential moving average of the parameters; its decay warms up so that early steps are forgotten.
+
+    The running averages of batch normalisation are averaged with them: they belong to the weights of their time.
+    """
 
     def __init__(self, model: nn.Module, decay: float):
         self.decay = decay
-        self.parameters = dict(model.named_parameters())
+        self.parameters: dict[str, Tensor] = dict(model.named_parameters())
+        kept = model.state_dict()  # without buffers that are made anew
+        self.parameters |= {n: b for n, b in model.named_buffers() if n in kept and b.is_floating_point()}
         self.average = {name: p.detach().clone() for name, p in self.parameters.items()}
         self._pairs = list(self.average.values()), [p.detach() for p in self.parameters.values()]
 

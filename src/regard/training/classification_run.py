@@ -10,47 +10,29 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from regard.core import config as configuration
 from regard.core.device import choose_device
-from regard.core.errors import ConfigError
-from regard.core.files import (
-    MANIFEST,
-    check_manifest,
-    load_tensors,
-    save_tensors,
-    write_folder,
-    write_json,
-    write_manifest,
-)
-from regard.data.augment import AugmentConfig
+from regard.core.files import write_json
 from regard.data.labelled import LabelledCorpus, load_labelled
-from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.classification import LabelReport
 from regard.evaluation.metrics import Score
-from regard.models.base import Writer, build_model
+from regard.models.base import Writer
 from regard.models.classifier import Classifier
 from regard.tasks.classification import TextClassifier
-from regard.tasks.folder import (
-    CHECKPOINTS,
-    CONFIG,
-    DATA,
-    FORMAT,
-    WEIGHTS,
-    labels_of,
-    put_weights,
-    read_config,
-    tokenizer_names,
-    weights_folder,
-    weights_of,
-)
-from regard.training.checkpoint import Checkpoints
-from regard.training.config import RunConfig, build_run_config
+from regard.tasks.folder import DATA
+from regard.training.config import build_run_config
 from regard.training.labelled_sizes import choose_labelled_sizes
 from regard.training.labelled_text import LabelledStore, LabelledText
+from regard.training.labelling_parts import (
+    check_labelling_settings,
+    first_labelling_model,
+    first_tokenizers,
+    most_tokens,
+    say_cut,
+    write_labelling_config,
+)
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.run_parts import (
-    INITIAL,
     RunResult,
     go_through,
     kept_tokenizers,
@@ -68,33 +50,28 @@ def run_classification(folder: Path, request: dict[str, Any], saved: dict[str, A
     corpus = load_labelled(build_run_config(sections(saved)).data, report.say)
     fine_tuning = start_from is not None
     config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=fine_tuning), report)
-    check_labelled_settings(config, len(corpus.valid))
+    check_labelling_settings(config, len(corpus.valid), "valid_labelled", ("accuracy",))
     set_threads(folder, config)
     _record(folder, corpus)
-    tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, start_from, report))
-    model = _first_model(folder, config, tokenizers, corpus, start_from)
-    most = min([config.train.max_tokens, *(n for n in (model.limits.source,) if n is not None)])
+    texts = [*corpus.train.texts, *corpus.train.seconds]
+    tokenizers = kept_tokenizers(folder, lambda: first_tokenizers(config, texts, start_from, report))
+    model: Classifier = first_labelling_model(
+        folder,
+        config,
+        tokenizers,
+        corpus.labels,
+        start_from,
+        report,
+        lambda theirs: (theirs.get("two_texts") is True) == corpus.two_texts,
+    )
+    most = most_tokens(config, model)
     stores = {
         name: LabelledStore.of(part, corpus.labels, tokenizers.source, most, f"{name} text")
         for name, part in (("training", corpus.train), ("validation", corpus.valid), ("test", corpus.test))
         if len(part)
     }
-    for name, store in stores.items():
-        if store.cut:
-            why = "train.max_tokens" if most == config.train.max_tokens else "the model's limit"
-            report.say(f"{store.cut:,} {name} texts are cut: they are longer than {most} tokens ({why}).")
-    if not (folder / MANIFEST).exists():
-        size = tokenizers.source.size
-        plain = {
-            "format": FORMAT,
-            "resolved": True,
-            **configuration.to_plain(config),
-            "vocabulary": {"source": size, "target": size, "shared": True},
-            "labels": list(corpus.labels),
-            "two_texts": corpus.two_texts,
-        }
-        write_json(folder / CONFIG, plain)
-        write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
+    say_cut({name: store.cut for name, store in stores.items()}, most, config, "texts", report)
+    write_labelling_config(folder, config, tokenizers, corpus.labels, two_texts=corpus.two_texts)
     device = choose_device(config.train.device)
     report.say(
         f"{len(corpus.train):,} training texts, {len(corpus.valid):,} for validation, {len(corpus.test):,} for testing; "
@@ -114,21 +91,6 @@ def run_classification(folder: Path, request: dict[str, Any], saved: dict[str, A
     )
     counts = {"texts": len(corpus.train), "labels": len(corpus.labels)}
     return go_through(folder, request, trainer, lambda: _test(folder, stores, classifier, report), counts)
-
-
-def check_labelled_settings(config: RunConfig, valid: int) -> None:
-    """Refuses settings that mean nothing for labelled text."""
-    train = config.train
-    if train.best_by == "bleu" or train.valid_sentences:
-        raise ConfigError("setting train.best_by", "a classifier has no BLEU", "Use train.best_by=accuracy or loss")
-    if train.window:
-        raise ConfigError("setting train.window", "it is about language models", "Use train.max_tokens")
-    if config.augment != AugmentConfig():
-        raise ConfigError("section augment", "it changes sentence pairs, and the text is labelled", "Leave it out")
-    if train.patience and not valid:
-        raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_labelled")
-    if train.best_by == "accuracy" and not valid:
-        raise ConfigError("setting train.best_by", "it needs validation text", "Set data.valid_labelled")
 
 
 def _sizes(corpus: LabelledCorpus, values: dict[str, Any], fine_tuning: bool) -> dict[str, Any]:
@@ -152,47 +114,6 @@ def _record(folder: Path, corpus: LabelledCorpus) -> None:
         "repeated": corpus.repeated,
     }
     write_json(folder / DATA, {"fingerprint": corpus.fingerprint, "texts": sizes, "files": corpus.files})
-
-
-def _tokenizers(config: RunConfig, corpus: LabelledCorpus, start_from: str | None, report: Reporter) -> TokenizerPair:
-    if start_from is not None:
-        one = TokenizerPair.load(Path(start_from)).source
-        return TokenizerPair(one, one, joint=True)
-    report.say("Training the tokenizer...")
-    return TokenizerPair.train_on_text([*corpus.train.texts, *corpus.train.seconds], config.tokenizer)
-
-
-def _first_model(
-    folder: Path, config: RunConfig, tokenizers: TokenizerPair, corpus: LabelledCorpus, start_from: str | None
-) -> Classifier:
-    """A new model; of a run that starts from another, with the other's weights: all, or those of its body."""
-    torch.manual_seed(config.train.seed)
-    sizes = {"source_vocabulary": tokenizers.source.size, "target_vocabulary": len(corpus.labels) + 1, "shared": False}
-    model = cast(Classifier, build_model(config.model.name, config.model, **sizes))
-    if start_from is None or Checkpoints(folder / CHECKPOINTS).steps():
-        return model
-    initial = folder / INITIAL
-    if not initial.exists():  # our own copy: the other run may go away
-        other = Path(start_from)
-        theirs = _classified_by(read_config(other), other, corpus)
-        place = weights_folder(other)
-        check_manifest(place, [WEIGHTS])
-        put_weights(model if theirs else model.body, load_tensors(place / WEIGHTS), place)
-        write_folder(initial, lambda place: save_tensors(place / WEIGHTS, weights_of(model)))
-    check_manifest(initial, [WEIGHTS])
-    put_weights(model, load_tensors(initial / WEIGHTS), initial)
-    return model
-
-
-def _classified_by(theirs: Mapping[str, Any], other: Path, corpus: LabelledCorpus) -> bool:
-    """Whether the other run is one on labelled text, too: then of the same labels."""
-    if "labels" not in theirs:
-        return False
-    if tuple(labels_of(dict(theirs), other)) != corpus.labels or (theirs.get("two_texts") is True) != corpus.two_texts:
-        what = f"its labels ({', '.join(theirs['labels'][:10])}) or the number of texts of a line are not those of this text"
-        todo = "Start from the language model that it began with, or give text like its own"
-        raise ConfigError(f"--from {other}", what, todo)
-    return True
 
 
 class LabelledValidation:

@@ -27,8 +27,11 @@ class TrainConfig:
     max_tokens: int = 200  # longer sentences are left out of training; what classifiers read is cut
     window: int = 0  # language models: tokens of a row, as far as errors flow back; 0: the model's context, or 64
     seed: int = 1
+    mixed_lengths: bool = False  # batches of texts of any lengths, with more padding: for model.normalise=batch
+    vectors: str = ""  # a file of word vectors (word2vec's text or binary format) that the embedding table begins with
+    freeze_vectors: bool = False  # the embedding table stays as it begins
 
-    optimizer: Literal["adamw", "adam", "muon", "sgd", "adadelta"] = "adamw"  # sgd: without momentum
+    optimizer: Literal["adamw", "adam", "muon", "sgd", "adadelta", "adagrad"] = "adamw"  # sgd: without momentum
     lr: float = 1e-3
     matrix_lr: float = 0.02  # muon: for the matrices inside the layers; `lr` is for all else
     beta1: float = 0.9
@@ -53,7 +56,7 @@ class TrainConfig:
     save_every: int = 500
     validate_every: int = 0  # 0: whenever a checkpoint is saved
     patience: int = 0  # stop after so many validations without improvement; 0 for never
-    best_by: Literal["loss", "bleu", "accuracy"] = "loss"  # accuracy: of classifiers
+    best_by: Literal["loss", "bleu", "accuracy", "f1"] = "loss"  # accuracy: of classifiers and taggers; f1: of chunks
     select: Literal["best", "last"] = "best"  # which weights a run ends with, unless they are averaged
     valid_sentences: int = 0  # how many validation sentences are decoded for BLEU; 0: none, or 500 with best_by=bleu
     log_every: int = 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -33,11 +34,10 @@ class LabelledStore(TokenStore):
         return cls(rows, [numbers[label] for label in part.labels], cut)
 
 
-def collate_labelled(store: LabelledStore, rows: np.ndarray, multiple: int = 1, fill: int = 0, most: int = 0) -> Batch:
-    """Puts texts into one batch, its width rounded up to a multiple, but never beyond `most`.
+def padded_sources(store: TokenStore, rows: np.ndarray, multiple: int = 1, fill: int = 0, most: int = 0) -> Padded:
+    """Texts as one rectangle, its width rounded up to a multiple, but never beyond `most`.
 
-    With `fill`, empty rows (EOS alone, without a label) are added up to that many tokens, so that all batches of one width
-    have one shape.
+    With `fill`, empty rows (EOS alone) are added up to that many tokens, so that all batches of one width have one shape.
     """
     texts, lengths = store.source.pad(rows)
     longest = texts.shape[1] - 1
@@ -47,32 +47,51 @@ def collate_labelled(store: LabelledStore, rows: np.ndarray, multiple: int = 1, 
     source[: len(rows), :longest] = texts[:, :longest]
     source[len(rows) :, 0] = EOS  # attention must have something to look at
     every = np.concatenate([lengths, np.ones(count - len(rows), dtype=np.int64)])
-    labels = np.full((count, 1), PAD, dtype=np.int64)
-    labels[: len(rows), 0] = store.target.flat[store.target.offsets[rows]]
-    keep = np.arange(width) < every[:, None]
-    target = torch.from_numpy(labels)
-    return Batch(
-        Padded(torch.from_numpy(source), torch.from_numpy(keep)), torch.full_like(target, PAD), target, rows.tolist()
-    )
+    return Padded(torch.from_numpy(source), torch.from_numpy(np.arange(width) < every[:, None]))
+
+
+def collate_labelled(store: LabelledStore, rows: np.ndarray, multiple: int = 1, fill: int = 0, most: int = 0) -> Batch:
+    """Puts texts into one batch, as `padded_sources` does. Rows that only fill it up have no label."""
+    source = padded_sources(store, rows, multiple, fill, most)
+    target = torch.full((len(source.tokens), 1), PAD)
+    target[: len(rows), 0] = torch.from_numpy(store.target.flat[store.target.offsets[rows]].astype(np.int64))
+    return Batch(source, torch.full_like(target, PAD), target, rows.tolist())
+
+
+class Collate(Protocol):
+    """Puts rows of a store into one batch: see `padded_sources`."""
+
+    def __call__(self, store: Any, rows: np.ndarray, multiple: int = 1, fill: int = 0, most: int = 0) -> Batch: ...
 
 
 class LabelledBatches(BatchStream):
     """Batches of labelled texts without end, from any place."""
 
     def __init__(
-        self, store: LabelledStore, plan: BatchPlan, place: Place, *, workers: int, multiple: int, fill: int, most: int
+        self,
+        store: TokenStore,
+        plan: BatchPlan,
+        place: Place,
+        *,
+        collate: Collate,
+        workers: int,
+        multiple: int,
+        fill: int,
+        most: int,
     ):
-        self._labelled, self._most = store, most
+        self._put_together, self._most = collate, most
         super().__init__(store, plan, place.epoch, place.position, workers, multiple, fill)
 
     def _collate(self, rows: np.ndarray, place: Place) -> Batch:
-        return collate_labelled(self._labelled, rows, self._multiple, self._fill, self._most)
+        return self._put_together(self._store, rows, self._multiple, self._fill, self._most)
 
 
 class LabelledText:
     """Labelled texts of at most `most` tokens (0: of any number)."""
 
-    def __init__(self, store: LabelledStore, most: int):
+    collate: Collate = staticmethod(collate_labelled)
+
+    def __init__(self, store: TokenStore, most: int):
         self.store, self.most = store, most
 
     def multiple(self, model: Writer, on_cuda: bool) -> int:
@@ -81,11 +100,14 @@ class LabelledText:
 
     def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> LabelledBatches:
         lengths = self.store.source.lengths - 1  # a plan counts one token more on each side
-        plan = BatchPlan(lengths, np.zeros_like(lengths), config.batch_tokens, config.seed, multiple=multiple)
+        none = np.zeros_like(lengths)
+        mixed = config.mixed_lengths
+        plan = BatchPlan(lengths, none, config.batch_tokens, config.seed, multiple=multiple, mixed=mixed)
         return LabelledBatches(
             self.store,
             plan,
             place,
+            collate=self.collate,
             workers=config.workers,
             multiple=multiple,
             fill=config.batch_tokens if on_cuda else 0,

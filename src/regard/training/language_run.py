@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +19,7 @@ from regard.data.token_stream import TokenStream
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.evaluation.metrics import Score
 from regard.models.base import LanguageModel, Writer
-from regard.search.text_scores import stream_scores
+from regard.search.text_scores import mean_score
 from regard.tasks.folder import CONFIG, DATA, FORMAT, read_config, tokenizer_names
 from regard.tasks.language_model import TextModel, TextScore
 from regard.training.config import RunConfig, build_run_config
@@ -48,9 +47,9 @@ def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
     fine_tuning = request.get("start_from") is not None
     config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=fine_tuning), report)
     set_threads(folder, config)
-    _record(folder, corpus, report)
+    record_documents(folder, corpus, report)
     tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, request.get("start_from"), report))
-    model = cast(LanguageModel, first_model(folder, config, tokenizers, request.get("start_from")))
+    model = cast(LanguageModel, first_model(folder, config, tokenizers, request.get("start_from"), report))
     stream = TokenStream.from_documents(corpus.train, tokenizers.target)
     text = LanguageText(stream, model, config.train)
     if not (folder / MANIFEST).exists():
@@ -98,7 +97,7 @@ def _sizes(corpus: TextCorpus, values: dict[str, Any], fine_tuning: bool) -> dic
     return choose_text_sizes(corpus.characters, type(given.model), cpu, fine_tuning, steps, kind)
 
 
-def _record(folder: Path, corpus: TextCorpus, report: Reporter) -> None:
+def record_documents(folder: Path, corpus: TextCorpus, report: Reporter) -> None:
     """Records the text's fingerprint, or on resume refuses text that is not what the run began with."""
     if same_text(folder, corpus.fingerprint):
         return
@@ -122,15 +121,13 @@ def _tokenizers(config: RunConfig, corpus: TextCorpus, start_from: str | None, r
 
 
 class _Validation:
-    """Negative log-likelihood per token of the held-out documents, read as `TextModel.perplexity` reads them."""
+    """Negative log-likelihood per token of the held-out documents."""
 
     def __init__(self, stream: TokenStream, context: int):
         self.stream, self.context = stream, context
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
-        tokens, stride = self.stream.tokens, max(1, self.context // 2)
-        parts = stream_scores(cast(LanguageModel, model), tokens, device, context=self.context, stride=stride)
-        return {"valid_nll": -math.fsum(float(part.sum()) for part in parts) / len(tokens)}
+        return {"valid_nll": -mean_score(cast(LanguageModel, model), self.stream.tokens, device, context=self.context)}
 
 
 def _validation(config: RunConfig, corpus: TextCorpus, tokenizer: Tokenizer, text_model: TextModel) -> Measure | None:

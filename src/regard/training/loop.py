@@ -68,10 +68,14 @@ class Trainer:
         folder: Path,
         device: torch.device,
         report: Reporter,
+        *,
+        optimizer: Any = None,
+        gradients: Any = None,
     ):
+        """A model with a way of its own to be trained gives what takes the places of `Optimizer` and `Gradients`."""
         self.config, self.folder, self.device, self.report = config, folder, device, report
         self.model, self.text, self.validation = model.to(device), text, validation
-        self.optimizer = Optimizer(model, config, device)
+        self.optimizer = optimizer or Optimizer(model, config, device)
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.progress = Progress()
@@ -83,7 +87,7 @@ class Trainer:
             torch.set_float32_matmul_precision("high")  # TF32 where float32 is asked for
         self.on_cuda = device.type == "cuda"
         record = self.on_cuda and config.graphs and config.accumulate == 1 and not config.compile
-        self.gradients = Gradients(
+        self.gradients = gradients or Gradients(
             model, self.autocast, config.label_smoothing, config.consistency, record, config.compile
         )
         self._resume()

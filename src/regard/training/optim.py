@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.errors import CheckpointError
+from regard.training.adadelta import PiecewiseAdadelta
 from regard.training.config import TrainConfig
 from regard.training.muon import Muon
 
@@ -15,10 +16,15 @@ COUNTERS = ("skipped", "in_a_row", "last_bad")
 
 
 class Optimizer:
-    """One or two torch optimizers that share a schedule. Weight decay is for matrices only."""
+    """One or two torch optimizers that share a schedule. Weight decay is for matrices only.
+
+    A model whose weights must stay within bounds has a method `constrain`, which brings them back after each step. What is
+    within bounds already, it leaves as it is to the last bit.
+    """
 
     def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device):
         self.config, self.device = config, device
+        self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
         muon_names = (
@@ -63,6 +69,9 @@ class Optimizer:
                 optimizer.step()
             elif not bool(bad):
                 optimizer.step()
+        # once more after a skipped step changes nothing: no waiting to know, except where it costs nothing
+        if self.constrain is not None and not (self.device.type == "cpu" and bool(bad)):
+            self.constrain()
         for p in self.named.values():
             p.grad = None
         return norm
@@ -119,7 +128,10 @@ def _main(groups: list[dict], config: TrainConfig, device: torch.device) -> torc
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.lr)
     if config.optimizer == "adadelta":
-        return torch.optim.Adadelta(groups, lr=config.lr, rho=config.beta2, eps=config.eps)
+        adadelta = PiecewiseAdadelta if device.type == "cpu" else torch.optim.Adadelta
+        return adadelta(groups, lr=config.lr, rho=config.beta2, eps=config.eps)
+    if config.optimizer == "adagrad":
+        return torch.optim.Adagrad(groups, lr=config.lr, eps=config.eps, fused=device.type == "cpu")
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     fused = device.type in ("cpu", "cuda")
     return kind(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)

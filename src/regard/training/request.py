@@ -10,31 +10,16 @@ from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
 from regard.data.addresses import DATASETS, is_path
 from regard.data.prepared import from_home
-from regard.models.base import MODELS, LanguageModel
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import RunConfig, build_run_config, read_recipe
+from regard.training.kinds import KINDS, LABELLED, PAIRS, TAGGED, TEXT, begins_with, kind_given, kind_read, model_after
 from regard.training.model_section import DEFAULT, build_model_config, config_class, settings_of
 from regard.training.sizes import heads_for
 
-DEFAULT_OF_TEXT = "gpt"  # the model of a run on plain text that names none
-DEFAULT_OF_LABELLED = "gpt-classifier"
 # what fine-tuning may change of a model
 CHANGED = (
     "dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "weight_dropout", "variational", "auxiliary"
 )  # fmt: skip
-# settings that would silently do nothing for text that is not pairs
-OF_PAIRS = {
-    "text": {
-        "data": ("source_language", "target_language"),
-        "tokenizer": ("joint",),
-        "train": ("max_tokens", "valid_sentences"),
-    },
-    "labelled": {
-        "data": ("source_language", "target_language"),
-        "tokenizer": ("joint",),
-        "train": ("valid_sentences",),
-    },
-}
 
 
 def gather(
@@ -45,14 +30,15 @@ def gather(
 ) -> dict[str, Any]:
     """The values that were given for a run, checked, with the paths of the data made absolute.
 
-    `files` are those that were named apart from settings: src and tgt, or pairs, or text, or labelled.
+    `files` are those that were named apart from settings: src and tgt, or pairs, or text, or labelled, or tagged.
     """
     values = read_recipe(recipe) if recipe else {}
     files = {name: _absolute(path) for name, path in files.items() if path}
     if files:
-        if set(files) not in ({"src", "tgt"}, {"pairs"}, {"text"}, {"labelled"}):
-            if "labelled" in files:
-                raise ConfigError("train", "other text is given beside labelled text", "Give only one of them")
+        if set(files) not in ({"src", "tgt"}, {"pairs"}, {"text"}, {"labelled"}, {"tagged"}):
+            if "labelled" in files or "tagged" in files:
+                kind = "labelled" if "labelled" in files else "tagged"
+                raise ConfigError("train", f"other text is given beside {kind} text", "Give only one of them")
             if "text" in files:
                 raise ConfigError(
                     "train", "both text and pairs are given", "Give text for a language model, else pairs"
@@ -63,7 +49,7 @@ def gather(
         if recipe:  # the user's files replace the recipe's whole data section, but for languages and filters
             kept = ("source_language", "target_language", "min_words", "max_words", "max_ratio", "filters", "allow")
             kept = ("documents", "valid_part", "test_part") if "text" in files else kept
-            kept = () if "labelled" in files else kept
+            kept = () if "labelled" in files else ("tag_column",) if "tagged" in files else kept
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
         values = configuration.merge(values, {"data": files})
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
@@ -72,10 +58,7 @@ def gather(
     if "model" in values and _model_name(given) not in (None, _model_name(values) or DEFAULT):
         values.pop("model")  # sizes of one model mean nothing to another
     values = configuration.merge(values, given)
-    if start_from is None and _is_text(values) and _model_name(values) is None:
-        values = configuration.merge(values, {"model": {"name": DEFAULT_OF_TEXT}})
-    if _is_labelled(values) and _model_name(values) is None:
-        name = DEFAULT_OF_LABELLED if start_from is None else _classifier_from(start_from)
+    if name := _usual_model(values, start_from):
         values = configuration.merge(values, {"model": {"name": name}})
     model = values.get("model")
     if (
@@ -94,11 +77,11 @@ def gather(
         values = _with_model_of(start_from, values)
     config = build_run_config(values)
     data = config.data
-    if not (data.src or data.tgt or data.pairs or data.corpora or data.text or data.labelled):
+    if not (data.src or data.tgt or data.pairs or data.corpora or data.text or data.labelled or data.tagged):
         raise ConfigError(
             "train",
             "there is nothing to train on",
-            "Give a recipe, or --src and --tgt, or --pairs, or --text, or set data.corpora or data.labelled",
+            "Give a recipe, or --src and --tgt, --pairs, --text, --labelled or --tagged, or set data.corpora",
         )
     _check_kind(config, asked)
     _anchor(values)
@@ -107,38 +90,22 @@ def gather(
 
 def _check_kind(config: RunConfig, values: Mapping[str, Any]) -> None:
     """Refuses a model of one kind of text with text of another, and settings that mean nothing for it."""
-    data, name = config.data, config.model.name
-    model = MODELS.get(name)
-    given = "text" if data.text else "labelled" if data.labelled else "pairs"
-    read = "pairs"
-    if issubclass(model, LanguageModel) or "classifies" in model.capabilities:
-        read = "text" if issubclass(model, LanguageModel) else "labelled"
-    if config.train.best_by == "accuracy" and read != "labelled":
-        what = f"{name} has no accuracy: it is no classifier"
+    name, best_by = config.model.name, config.train.best_by
+    given, read = kind_given(config.data), kind_read(name)
+    if best_by == "accuracy" and read not in (LABELLED, TAGGED):
+        what = f"{name} has no accuracy: it is neither a classifier nor a tagger"
         raise ConfigError("setting train.best_by", what, "Use train.best_by=loss")
-    if given == read:
-        known = OF_PAIRS.get(given, {})
-        wrong = [(section, key) for section, keys in known.items() for key in keys if key in values.get(section, {})]
-        if given != "pairs":
-            wrong += [("augment", key) for key in values.get("augment", {})]
-        for section, key in wrong:
-            raise ConfigError(
-                f"setting {section}.{key}", "it is for sentence pairs, and does nothing here", "Leave it out"
-            )
-        return
-    what = {
-        "pairs": f"{name} translates: it needs pairs",
-        "text": f"{name} is a language model: it needs plain text",
-        "labelled": f"{name} is a classifier: it needs labelled text",
-    }[read]
-    other = {"text": f"set model.name={DEFAULT_OF_TEXT}, or ", "labelled": f"set model.name={DEFAULT_OF_LABELLED}, or "}
-    files = {
-        "pairs": "give --src and --tgt",
-        "text": "give --text, or set data.text",
-        "labelled": "set data.labelled",
-    }
-    todo = other.get(given, "") + files[read]
-    raise ConfigError("setting model.name", what, todo[0].upper() + todo[1:])
+    if best_by == "f1" and read is not TAGGED:
+        raise ConfigError("setting train.best_by", f"{name} marks no chunks: it is no tagger", "Use train.best_by=loss")
+    if given is not read:
+        other = f"set model.name={given.default}, or " if given.default else ""
+        todo = other + read.give
+        raise ConfigError("setting model.name", f"{name} {read.need}", todo[0].upper() + todo[1:])
+    wrong = [(section, key) for section, keys in given.idle.items() for key in keys if key in values.get(section, {})]
+    if given is not PAIRS:
+        wrong += [("augment", key) for key in values.get("augment", {})]
+    for section, key in wrong:
+        raise ConfigError(f"setting {section}.{key}", "it is for sentence pairs, and does nothing here", "Leave it out")
 
 
 def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
@@ -155,30 +122,15 @@ def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:
     return result
 
 
-def _is_text(values: Mapping[str, Any]) -> bool:
+def _usual_model(values: Mapping[str, Any], start_from: Path | None) -> str:
+    """The model of a run that names none, by its text; empty where another default holds."""
     data = values.get("data")
-    return isinstance(data, Mapping) and bool(data.get("text"))
-
-
-def _is_labelled(values: Mapping[str, Any]) -> bool:
-    data = values.get("data")
-    return isinstance(data, Mapping) and bool(data.get("labelled"))
-
-
-def _classifier_from(other: Path) -> str:
-    """The classifier that can begin with another run's weights."""
-    theirs = str(read_config(other)["model"].get("name"))
-    if "classifies" in MODELS.get(theirs).capabilities:
-        return theirs
-    for name in MODELS.names():
-        if _begins_with(name) == theirs:
-            return name
-    raise ConfigError("train", f"no classifier can begin with {theirs}, the model of {other}", "Start from a gpt")
-
-
-def _begins_with(name: Any) -> str:
-    """The model whose weights a classifier's body can begin with; empty for all others."""
-    return getattr(MODELS.get(name), "begins_with", "") if isinstance(name, str) else ""
+    kind = next((kind for kind in KINDS if isinstance(data, Mapping) and data.get(kind.name)), PAIRS)
+    if _model_name(values) is not None or kind is PAIRS:
+        return ""
+    if start_from is None:
+        return kind.default
+    return "" if kind is TEXT else model_after(str(read_config(start_from)["model"].get("name")), kind)
 
 
 def _model_name(values: Mapping[str, Any]) -> Any:
@@ -191,7 +143,7 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     theirs = read_config(other)
     if not isinstance(theirs.get("tokenizer"), dict):
         raise CheckpointError(other / CONFIG, "it does not say how its tokenizer was made", "Start from a whole run")
-    if theirs["model"].get("name") == _begins_with(_model_name(values)):
+    if theirs["model"].get("name") == begins_with(_model_name(values)):
         theirs = configuration.merge(theirs, {"model": {"name": _model_name(values)}})
     for key, value in values.get("model", {}).items():
         if key not in theirs["model"]:
@@ -216,7 +168,7 @@ def _anchor(values: Mapping[str, Any]) -> None:
         value
         for section in (data, *data.get("corpora", ()))
         for key, value in section.items()
-        if key.endswith(("src", "tgt", "pairs", "text", "labelled")) and value and isinstance(value, str)
+        if key.endswith(("src", "tgt", "pairs", "text", "labelled", "tagged")) and value and isinstance(value, str)
     ]
     for section in (data, *data.get("corpora", ())):
         for key, value in section.items():
@@ -228,6 +180,8 @@ def _anchor(values: Mapping[str, Any]) -> None:
         data["store"] = str(from_home(data["store"]).absolute())
     if (values.get("tokenizer") or {}).get("words"):
         values["tokenizer"]["words"] = _absolute(values["tokenizer"]["words"])
+    if (values.get("train") or {}).get("vectors"):
+        values["train"]["vectors"] = _absolute(values["train"]["vectors"])
 
 
 def _absolute(path: str) -> str:

@@ -11,7 +11,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,17 @@ from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from regard.core.files import MANIFEST, check_manifest, read_json, remove_partials, write_json
-from regard.models.base import MODELS, LanguageModel
+from regard.models.base import MODELS, Capability
 from regard.tasks.folder import CHECKPOINTS, CONFIG, FORMAT, RUN, find_run, load_model, tokenizer_names
 from regard.tasks.pretrained import find_model
 from regard.training.checking import keep_input
-from regard.training.classification_run import run_classification
 from regard.training.config import build_run_config
-from regard.training.language_run import run_language
 from regard.training.place import disk_errors, forget, locked, new_folder
 from regard.training.progress import Reporter
 from regard.training.request import gather
 from regard.training.run_parts import RunResult, read_scores
 from regard.training.signals import Terminated, terminable
 from regard.training.text import with_allowed
-from regard.training.translation_run import run_translation
 
 __all__ = ["RunResult", "resume", "train", "versions"]
 
@@ -49,6 +46,7 @@ def train(
     pairs: str = "",
     text: str = "",
     labelled: str = "",
+    tagged: str = "",
     settings: str | Mapping[str, Any] | Iterable[str] = (),
     allow: Iterable[str] = (),
     start_from: str | Path | None = None,
@@ -58,21 +56,17 @@ def train(
     """Trains a model into a new folder.
 
     Give a recipe (a name that `regard recipes` lists, or a path), or two aligned text files, or one file of pairs, or plain
-    text for a language model, or labelled text for a classifier, or a recipe and files, which go over the recipe's. Without a
-    recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts such as "train.steps=1000".
-    `allow` names findings of the data check that do not refuse. `start_from` is another run, whose model, tokenizer and
-    weights this one begins with.
+    text for a language model, labelled text for a classifier or tagged text for a tagger, or a recipe and files, which go over
+    the recipe's. Without a recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts such
+    as "train.steps=1000". `allow` names findings of the data check that do not refuse. `start_from` is another run, whose
+    model, tokenizer and weights this one begins with.
     """
     report = report or Reporter()
     if start_from is not None:
         start_from = find_model(start_from)
         load_model(start_from)  # damaged weights are an error before there is a folder
-    values = with_allowed(
-        gather(
-            recipe, {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled}, settings, start_from
-        ),
-        allow,
-    )
+    files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}
+    values = with_allowed(gather(recipe, files, settings, start_from), allow)
     choose_device(build_run_config(values).train.device)
     existed = Path(out).exists()
     folder = new_folder(Path(out))
@@ -149,6 +143,34 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
     saved = read_json(folder / CONFIG)
     model = MODELS.get(str(saved["model"]["name"]))
-    go = run_language if issubclass(model, LanguageModel) else run_translation
-    go = run_classification if "classifies" in model.capabilities else go
-    return go(folder, request, saved, report)
+    return _kind_of_run(model.capabilities)(folder, request, saved, report)
+
+
+def _kind_of_run(capabilities: frozenset[Capability]) -> Callable[[Path, dict, dict, Reporter], RunResult]:
+    if "continues" in capabilities:
+        from regard.training.language_run import run_language
+
+        return run_language
+    if "classifies" in capabilities:
+        from regard.training.classification_run import run_classification
+
+        return run_classification
+    if "tags" in capabilities:
+        from regard.training.tagging_run import run_tagging
+
+        return run_tagging
+    if "fills" in capabilities:
+        from regard.training.masked_run import run_masked
+
+        return run_masked
+    if "embeds" in capabilities:
+        from regard.training.word2vec_run import run_word2vec
+
+        return run_word2vec
+    if "composes" in capabilities:
+        from regard.training.composing_run import run_composing
+
+        return run_composing
+    from regard.training.translation_run import run_translation
+
+    return run_translation

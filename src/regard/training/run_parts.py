@@ -41,6 +41,7 @@ from regard.tasks.folder import (
 )
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import RunConfig, build_run_config
+from regard.training.first_vectors import begin_with_vectors
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.text import model_for
@@ -84,6 +85,10 @@ def resolved(
     values = request["given"]
     if request.get("choose_sizes"):
         chosen = choose(values)
+        if values.get("train", {}).get("optimizer", "adamw") not in ("adamw", "muon"):
+            chosen.get("train", {}).pop(
+                "weight_decay", None
+            )  # chosen for a decay of its own: inside the gradient it is far too much
         if listed := as_settings(chosen, values):
             report.say(f"Chosen from the data: {listed}. Change any of it with section.key=value.")
         values = configuration.merge(chosen, values)
@@ -131,16 +136,21 @@ def kept_tokenizers(folder: Path, make: Callable[[], TokenizerPair]) -> Tokenize
     return tokenizers
 
 
-def first_model(folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_from: str | None) -> Writer:
+def first_model(
+    folder: Path, config: RunConfig, tokenizers: TokenizerPair, start_from: str | None, report: Reporter
+) -> Writer:
+    """A new model; of a run that starts from another, with the other's weights; and with word vectors, where they are given."""
     torch.manual_seed(config.train.seed)
     model = model_for(config, tokenizers)
-    if start_from is not None and not Checkpoints(folder / CHECKPOINTS).steps():
+    begun = bool(Checkpoints(folder / CHECKPOINTS).steps())
+    if start_from is not None and not begun:
         initial = folder / INITIAL
         if not initial.exists():  # our own copy: the other run may go away
             other, _, _ = load_model(Path(start_from))
             write_folder(initial, lambda place: save_tensors(place / WEIGHTS, weights_of(other)))
         check_manifest(initial, [WEIGHTS])
         put_weights(model, load_tensors(initial / WEIGHTS), initial)
+    begin_with_vectors(model, tokenizers, config.train.vectors, config.train.freeze_vectors, begun, report)
     return model
 
 

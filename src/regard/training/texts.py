@@ -46,7 +46,14 @@ class PairText:
         return 8 if on_cuda and all(n is None or n % 8 == 0 for n in model.limits) else 1
 
     def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> BatchStream:
-        plan = BatchPlan.of(self.store, config.batch_tokens, config.seed, multiple=multiple, growth=self.growth)
+        plan = BatchPlan.of(
+            self.store,
+            config.batch_tokens,
+            config.seed,
+            multiple=multiple,
+            growth=self.growth,
+            mixed=config.mixed_lengths,
+        )
         return BatchStream(
             self.store,
             plan,

@@ -52,7 +52,7 @@ def run_translation(folder: Path, request: dict[str, Any], saved: dict[str, Any]
     set_threads(folder, config)
     _check_data(folder, corpus, report)
     tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"), report)
-    model = first_model(folder, config, tokenizers, request.get("start_from"))
+    model = first_model(folder, config, tokenizers, request.get("start_from"), report)
     most = longest(config, model)
     train_store = token_store(corpus, tokenizers, most, report)
     if train_store.dropped:

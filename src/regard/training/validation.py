@@ -47,17 +47,21 @@ class Validation:
             values |= {"valid_bleu": scores["bleu"].value, "valid_chrf": scores["chrf"].value}
         return values
 
-    @torch.inference_mode()
     def nll(self, model: Writer, device: torch.device) -> float:
-        """Negative log-likelihood per target token, without smoothing; with that of lengths, where the model plans them."""
-        total, tokens = 0.0, 0
-        with BatchStream(self.store, self.plan) as stream:
-            for _ in range(len(self.plan.epoch(0))):
-                batch = next(stream).batch.to(device)
-                sums = model.output.loss(model(batch.source, batch.target_in).hidden, batch.target_out)
-                total += float(sums.nll) - _length_log_probs(model, batch)
-                tokens += int(sums.tokens)
-        return total / tokens
+        return nll_per_token(model, self.store, self.plan, device)
+
+
+@torch.inference_mode()
+def nll_per_token(model: Writer, store: TokenStore, plan: BatchPlan, device: torch.device) -> float:
+    """Negative log-likelihood per target token, without smoothing; with that of lengths, where the model plans them."""
+    total, tokens = 0.0, 0
+    with BatchStream(store, plan) as stream:
+        for _ in range(len(plan.epoch(0))):
+            batch = next(stream).batch.to(device)
+            sums = model.output.loss(model(batch.source, batch.target_in).hidden, batch.target_out)
+            total += float(sums.nll) - _length_log_probs(model, batch)
+            tokens += int(sums.tokens)
+    return total / tokens
 
 
 def _length_log_probs(model: Writer, batch: Batch) -> float:

@@ -203,7 +203,7 @@ def test_with_a_time_budget_nothing_is_fitted_to_steps_that_are_not_known_yet(re
         (["transformer", "luong"], ["model.heads=1"], [], 'write --variant "MODEL: model.heads=1"'),
         (["gpt"], [], [], "--models gpt: gpt does not translate"),
         (["ptb-nplm"], [], [], "--models ptb-nplm: nplm does not translate"),
-        (["transformer", "luong"], [], ["model.heads=1"], "luong: setting model.heads: it is a setting of gpt"),
+        (["transformer", "luong"], [], ["model.heads=1"], "luong: setting model.heads: it is a setting of bert, "),
         (["no.toml"], [], [], "no.toml: the recipe cannot be read"),
     ],
 )  # fmt: skip

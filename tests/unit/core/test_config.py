@@ -11,8 +11,8 @@ import pytest
 
 from regard.core.config import apply_overrides, build, merge, parse_override, read_toml, to_plain
 from regard.core.errors import ConfigError
-from regard.models.base import MODELS
 from regard.training.config import RunConfig, build_run_config, read_recipe, recipe_about, recipe_names
+from regard.training.kinds import kind_given, kind_read
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,8 +161,9 @@ def test_there_are_recipes() -> None:
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_shipped_recipe_is_valid_and_survives_json(name: str) -> None:
     config = build_run_config(read_recipe(name))
-    assert config.data.pairs or (config.data.src and config.data.tgt) or config.data.text
-    assert bool(config.data.text) == ("continues" in MODELS.get(config.model.name).capabilities)
+    data = config.data
+    assert data.pairs or (data.src and data.tgt) or data.text or data.labelled or data.tagged
+    assert kind_given(data) is kind_read(config.model.name)
     again = build_run_config(json.loads(json.dumps(to_plain(config))))
     assert again == config
     assert isinstance(again, RunConfig)

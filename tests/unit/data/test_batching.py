@@ -206,3 +206,15 @@ def test_bad_sizes():
         BatchPlan(np.ones(3), np.ones(2), 10, 1)
     with pytest.raises(DataError):
         BatchPlan(np.ones(0), np.ones(0), 10, 1)
+
+
+def test_mixed_batches_hold_all_lengths_every_row_once_within_the_budget():
+    lengths = np.arange(400) % 20 + 1
+    plan = BatchPlan(lengths, lengths, 420, seed=1, mixed=True)
+    batches = plan.epoch(0)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(400))
+    assert all(len(rows) * (lengths[rows].max() + 1) <= 420 for rows in batches)
+    assert np.mean([len(np.unique(lengths[rows])) for rows in batches]) > 10  # of about 20 rows
+    sorted_ones = BatchPlan(lengths, lengths, 420, seed=1).epoch(0)
+    assert np.mean([len(np.unique(lengths[rows])) for rows in sorted_ones]) < 3
+    assert flat(plan.epoch(1)) != flat(batches)

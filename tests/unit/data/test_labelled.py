@@ -92,10 +92,23 @@ def test_a_file_with_nothing_in_it_is_refused(write, content):
         read_labelled(write(content))
 
 
-@pytest.mark.parametrize("address", ["-", "hf:glue", "bundled:tinyshakespeare"])
+@pytest.mark.parametrize("address", ["-", "hf:glue"])
 def test_only_files_are_read(address):
     with pytest.raises(DataError, match="files only"):
         load_labelled(DataConfig(labelled=address))
+
+
+def test_a_bundled_text_without_labels_is_refused():
+    with pytest.raises(DataError, match=r"no labelled text of this name is bundled.*ud-ewt-genres-train"):
+        load_labelled(DataConfig(labelled="bundled:tinyshakespeare"))
+
+
+def test_the_bundled_genres_are_read_and_no_sentence_stands_on_two_sides():
+    parts = {"labelled": "train", "valid_labelled": "valid", "test_labelled": "test"}
+    corpus = load_labelled(DataConfig(**{key: f"bundled:ud-ewt-genres-{name}" for key, name in parts.items()}))
+    assert [len(part) for part in (corpus.train, corpus.valid, corpus.test)] == [3400, 416, 411]
+    assert corpus.labels == ("answers", "email", "newsgroup", "reviews", "weblog")
+    assert corpus.repeated == {"valid": 0, "test": 0}
 
 
 def test_one_label_only_is_refused(write):

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.layers.batch_norm import BatchNorm
 from regard.training.averaging import MovingAverage, mean_of
 
 
@@ -55,3 +56,21 @@ def test_mean_of_checkpoints_is_summed_exactly():
     assert mean.dtype == torch.float32
     assert mean.tolist() == pytest.approx([1 / 3, 3.0])  # a float32 sum would lose the 1 beside 1e8
     assert many[0]["w"].tolist() == [1e8, 1.0]
+
+
+def test_running_averages_of_batch_normalisation_go_with_the_weights():
+    norm = BatchNorm(3)
+    average = MovingAverage(norm, decay=0.9)
+    with torch.no_grad():
+        norm.running_mean += 2.0
+    average.update(1000)
+    torch.testing.assert_close(average.average["running_mean"], torch.full((3,), 0.2))
+    with average.applied():
+        torch.testing.assert_close(norm.running_mean, torch.full((3,), 0.2))
+    torch.testing.assert_close(norm.running_mean, torch.full((3,), 2.0))
+
+
+def test_buffers_that_are_made_anew_are_not_averaged():
+    module = torch.nn.Linear(2, 2)
+    module.register_buffer("table", torch.ones(2), persistent=False)
+    assert set(MovingAverage(module, decay=0.9).average) == {"weight", "bias"}

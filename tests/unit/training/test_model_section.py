@@ -30,7 +30,7 @@ def test_without_a_name_it_is_a_transformer():
 
 def test_a_setting_of_another_model_is_refused_with_its_owners_name():
     message = refusal({"model": {"name": "bahdanau", "heads": 4}})
-    assert message.startswith("setting model.heads: it is a setting of gpt, ")
+    assert message.startswith("setting model.heads: it is a setting of bert, ")
     assert " transformer, " in message.partition(", not of bahdanau")[0]
     assert ", not of bahdanau. Leave it out, or set model.name; " in message
     assert "settings of bahdanau: attention, dropout, embedding, " in message

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.core.errors import CheckpointError
 from regard.core.files import load_tensors, save_tensors
+from regard.models.kim import shrink_rows
 from regard.training.config import TrainConfig
 from regard.training.muon import Muon, orthogonalize
 from regard.training.optim import Optimizer
@@ -63,7 +64,7 @@ def test_steps_equal_torchs_with_clipping_schedule_and_decay_of_matrices_only(na
         assert_same(dict(ours.named_parameters()), dict(theirs.named_parameters()), 1e-6)
 
 
-@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "adadelta"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "adadelta", "adagrad"])
 @pytest.mark.parametrize("bad", ["nan loss", "inf loss", "nan gradient", "inf gradient", "overflowing norm"])
 def test_what_is_not_finite_changes_nothing_but_the_counters(kind, bad):
     model = network()
@@ -89,7 +90,7 @@ def test_what_is_not_finite_changes_nothing_but_the_counters(kind, bad):
     assert all(bool(p.isfinite().all()) for p in model.parameters())
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adam", "muon", "sgd", "adadelta"])
+@pytest.mark.parametrize("kind", ["adamw", "adam", "muon", "sgd", "adadelta", "adagrad"])
 def test_state_goes_through_a_file_and_training_goes_on_identically(kind, tmp_path):
     config = TrainConfig(optimizer=kind, lr=0.01, weight_decay=0.01)
     straight = network()
@@ -156,11 +157,15 @@ def test_muon_step_by_hand():
     assert torch.allclose(weight, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["sgd", "adadelta"])
+@pytest.mark.parametrize("kind", ["sgd", "adadelta", "adagrad"])
 def test_the_papers_optimizers_are_their_equations(kind):
-    """SGD: w - lr g. Adadelta (Zeiler 2012): E[g²] and E[Δ²] decay by ρ, Δ = -√(E[Δ²] + ε) / √(E[g²] + ε) g."""
+    """SGD: w - lr g. Adagrad (Duchi 2011): w - lr g / (√Σg² + ε).
+
+    Adadelta (Zeiler 2012): E[g²] and E[Δ²] decay by ρ, Δ = -√(E[Δ²] + ε) / √(E[g²] + ε) g.
+    """
     model = network()
-    config = TrainConfig(optimizer=kind, lr=0.7 if kind == "sgd" else 1.0, beta2=0.95, eps=1e-6, clip=0.0)
+    rate = {"sgd": 0.7, "adadelta": 1.0, "adagrad": 0.1}[kind]
+    config = TrainConfig(optimizer=kind, lr=rate, beta2=0.95, eps=1e-6, clip=0.0)
     optimizer = Optimizer(model, config, CPU)
     weights = {name: p.detach().double() for name, p in model.named_parameters()}
     squares, deltas = ({name: torch.zeros_like(w) for name, w in weights.items()} for _ in range(2))
@@ -171,6 +176,10 @@ def test_the_papers_optimizers_are_their_equations(kind):
         for name, g in gradients.items():
             if kind == "sgd":
                 weights[name] = weights[name] - 0.35 * g
+                continue
+            if kind == "adagrad":
+                squares[name] = squares[name] + g * g
+                weights[name] = weights[name] - 0.05 * g / (squares[name].sqrt() + 1e-6)
                 continue
             squares[name] = 0.95 * squares[name] + 0.05 * g * g
             delta = -((deltas[name] + 1e-6).sqrt() / (squares[name] + 1e-6).sqrt()) * g
@@ -193,3 +202,60 @@ def test_gradient_descent_that_does_not_wait_for_the_device_is_the_same(monkeypa
         outcomes.append(copy(dict(model.named_parameters())))
     assert all(torch.isfinite(tensor).all() for tensor in outcomes[1].values())
     assert_same(*outcomes)
+
+
+class Bounded(nn.Sequential):
+    """Rows of its first table have a norm of at most 0.5."""
+
+    def constrain(self) -> None:
+        with torch.no_grad():
+            shrink_rows(self[0].weight, 0.5)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd", "adadelta", "adagrad"])
+def test_a_model_that_has_bounds_is_within_them_after_every_step(kind):
+    model = Bounded(*network())
+    optimizer = Optimizer(model, TrainConfig(optimizer=kind, lr=0.3, clip=0.0), CPU)
+    for step in range(1, 5):
+        optimizer.step(backward(model, step), 1.0, step)
+        assert float(model[0].weight.detach().norm(dim=1).max()) <= 0.5 * (1 + 1e-5)
+    assert float(model[0].weight.detach().norm(dim=1).max()) > 0.49  # it would go beyond
+
+
+def test_a_step_that_is_not_taken_leaves_a_bounded_model_as_it_was():
+    model = Bounded(*network())
+    optimizer = Optimizer(model, TrainConfig(optimizer="sgd", lr=0.3, clip=0.0), CPU)
+    for number, factor in enumerate((float("nan"), 1.0, float("inf")), start=1):  # at first it is beyond its bounds
+        before = copy(dict(model.named_parameters()))
+        optimizer.step(backward(model, number, factor), 1.0, number)
+        if number != 2:
+            assert_same(dict(model.named_parameters()), before)
+            model.constrain()  # on other devices it is called after every step, taken or not
+            assert (number == 3) == torch.equal(model[0].weight, before["0.weight"])
+    assert int(optimizer.skipped) == 2
+
+
+def test_adadelta_in_pieces_is_torchs_to_the_last_bit(monkeypatch):
+    monkeypatch.setattr("regard.training.adadelta.PIECE", 7)  # several pieces of each matrix, the last one shorter
+    ours, theirs = network(), network()
+    for model in (ours, theirs):  # one that does not lie in one row
+        model[3].weight = nn.Parameter(model[3].weight.detach().T.contiguous().T)
+    assert not ours[3].weight.is_contiguous()
+    optimizer = Optimizer(ours, TrainConfig(optimizer="adadelta", weight_decay=0.01, clip=0.0, eps=1e-6), CPU)
+    groups = [
+        {"params": [p for p in theirs.parameters() if p.dim() == 2], "weight_decay": 0.01},
+        {"params": [p for p in theirs.parameters() if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    other = torch.optim.Adadelta(groups, lr=0.5e-3, rho=0.98, eps=1e-6, foreach=False)
+    for step in range(1, 5):
+        loss = backward(ours, step)
+        backward(theirs, step)
+        optimizer.step(loss, 0.5, step)
+        other.step()
+        other.zero_grad()
+    assert_same(dict(ours.named_parameters()), dict(theirs.named_parameters()))
+    names = dict(theirs.named_parameters())
+    for key, tensor in optimizer.tensors().items():
+        if "/" in key:
+            name, field = key.rsplit("/", 1)
+            assert torch.equal(tensor, other.state[names[name]][field]), key

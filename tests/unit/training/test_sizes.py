@@ -10,7 +10,7 @@ from regard.training.config import build_run_config
 from regard.training.sizes import choose_sizes, heads_for
 from regard.training.text import sizes_for
 
-CONFIGS = {name: MODELS.get(name).Config for name in MODELS.names()}
+CONFIGS = {name: MODELS.get(name).Config for name in MODELS.names() if "translates" in MODELS.get(name).capabilities}
 
 
 def pairs(count: int, words: int, space: str = " ", held_out: int = 1) -> Corpus:

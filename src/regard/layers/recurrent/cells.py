@@ -5,6 +5,8 @@ Gates stand in torch's order, i f g o and r z n, so that weights fit `nn.LSTM` a
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +16,12 @@ from torch.autograd.function import once_differentiable
 def precise(state: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
     """A state in float32 at least: what is added up over many steps does not survive in 16 bits."""
     return state.to(torch.promote_types(state.dtype, torch.float32))
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager:
+    """Numbers as they are given, also under autocast, on the tensor's device; a device without values has no autocast."""
+    kind = tensor.device.type
+    return nullcontext() if kind == "meta" else torch.autocast(kind, enabled=False)
 
 
 def open_forget_gate(bias: Float[Tensor, "G"]) -> None:

@@ -9,11 +9,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.layers.recurrent.cells import lstm_step, precise
+from regard.layers.recurrent.cells import lstm_step, precise, without_autocast
 from regard.layers.recurrent.gru import ResetBeforeGRU
 from regard.layers.recurrent.padding import PaddedFirst, backwards
 
-Kind = Literal["lstm", "gru", "gru_reset_before"]
+Kind = Literal["lstm", "gru", "gru_reset_before", "rnn"]
 Bias = bool | Literal["input"]  # "input": the weights of one more, last input, which is 1 but at padding
 
 
@@ -37,7 +37,7 @@ class LSTM(nn.LSTM):
         return self.bias_ih_l0 if self.bias else None
 
     def forward(self, x: Any, state: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
             x, state = precise(x), None if state is None else tuple(precise(part) for part in state)
             return self._step(x, *state) if state is not None and x.shape[1] == 1 else super().forward(x, state)
 
@@ -55,7 +55,18 @@ class GRU(nn.GRU):
         super().__init__(inputs + (bias == "input"), width, batch_first=True, bias=bias is True)
 
     def forward(self, x: Any, state: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x):
+            return super().forward(precise(x), None if state is None else precise(state))
+
+
+class RNN(nn.RNN):
+    """One simple recurrent layer with tanh (Elman 1990), batch first, in float32 likewise."""
+
+    def __init__(self, inputs: int, width: int, bias: Bias):
+        super().__init__(inputs + (bias == "input"), width, batch_first=True, bias=bias is True)
+
+    def forward(self, x: Any, state: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        with without_autocast(x):
             return super().forward(precise(x), None if state is None else precise(state))
 
 
@@ -65,7 +76,7 @@ def recurrent(kind: Kind, inputs: int, width: int, bias: Bias) -> Any:
         if bias is True:
             raise ValueError("this form of the GRU has no biases")
         return ResetBeforeGRU(inputs + (bias == "input"), width)
-    return (LSTM if kind == "lstm" else GRU)(inputs, width, bias)
+    return {"lstm": LSTM, "gru": GRU, "rnn": RNN}[kind](inputs, width, bias)
 
 
 class Bidirectional(nn.Module):

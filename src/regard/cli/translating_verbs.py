@@ -1,0 +1,133 @@
+"""The verbs of translators, `translate`, `score` and `align`: thin layers, whose imports are inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.imports import whole_imports
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A run folder, or a name that `regard models` lists. Default: the bundled English-German model.",
+    ),
+]
+TagOption = Annotated[str, typer.Option(help="What kind of text it is, for models trained with tags, such as <news>.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+
+
+def add_translating_verbs(app: typer.Typer) -> None:
+    for verb in (translate, score, align):
+        app.command()(verb)
+
+
+def translate(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Text to translate. Without it, the lines of standard input are translated: regard translate < FILE"
+        ),
+    ] = None,
+    model: ModelOption = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    nbest: Annotated[
+        int | None,
+        typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score."),
+    ] = None,
+    length_penalty: Annotated[float | None, typer.Option(help="The exponent of the length normalisation.")] = None,
+    length_norm: Annotated[str | None, typer.Option(help="gnmt, plain or none.")] = None,
+    coverage: Annotated[float | None, typer.Option(help="Weight of GNMT's coverage penalty.")] = None,
+    no_repeat: Annotated[int | None, typer.Option(help="Forbid n-grams of this size to appear twice.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Most tokens of a translation.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw at random instead of searching.")] = False,
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1 is tamer, above 1 wilder.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: only the likeliest tokens that make up this probability.")
+    ] = None,
+    min_p: Annotated[
+        float | None, typer.Option(help="Sampling: only tokens at least this likely relative to the likeliest.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
+    prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
+    tag: TagOption = "",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
+    ] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Translate text: arguments, or standard input line by line."""
+    with whole_imports():
+        from regard.cli.translate import run_translate
+
+    changes = {
+        "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
+        "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
+        "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
+    }  # fmt: skip
+    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, tag, as_json, device)
+
+
+def score(
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Translations to score.")],
+    model: ModelOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object per line, with the log-probability of each token.")
+    ] = False,
+    tag: TagOption = "",
+    device: DeviceOption = "auto",
+) -> None:
+    """Log-probability of given translations, one line per pair."""
+    from regard.cli.translate import run_score
+
+    run_score(src, tgt, model, tag, as_json, device)
+
+
+def align(
+    src: Annotated[Path, typer.Option(help="Source text.")],
+    tgt: Annotated[Path, typer.Option(help="Its translations.")],
+    model: ModelOption = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the alignments here.")] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            help="Print the alignment error rate against these alignments instead: 0-1 is a sure link, 0?1 a possible one."
+        ),
+    ] = None,
+    gold_from_one: Annotated[
+        bool, typer.Option("--gold-from-one", help="The gold alignments count words from 1, not from 0.")
+    ] = False,
+    reverse: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A model of the other direction, whose links are joined with these."),
+    ] = None,
+    symmetrise: Annotated[
+        str | None,
+        typer.Option(help="How they are joined: intersection, union or grow-diag-final-and (which is the default)."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Link a target word to all source words with this share of its attention, not to the best."),
+    ] = None,
+    null: Annotated[
+        bool,
+        typer.Option(help="Leave a target word alone if the source's end has more of its attention than any word."),
+    ] = True,
+    tag: TagOption = "",
+    reverse_tag: Annotated[str, typer.Option(help="The same for the model of the other direction.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the error rate as a JSON object.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Which words of given translations belong together, by attention: 0-0 1-2 ... (source-target), one line per pair."""
+    with whole_imports():
+        from regard.cli.align import run_align
+        from regard.tasks.alignment import LinkRule
+
+    rule = LinkRule(threshold=threshold, null=null)
+    run_align(src, tgt, model, out, gold, gold_from_one, reverse, symmetrise, rule, tag, reverse_tag, as_json, device)

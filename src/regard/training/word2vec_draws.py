@@ -1,0 +1,128 @@
+"""What word2vec draws at random: which words are left out, how far windows reach, and negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from regard.core.types import PAD
+from regard.layers.word_windows import window_codes
+from regard.models.word2vec import Word2Vec, Word2VecConfig
+from regard.training.word2vec_updates import CHUNK, TOP, TREE_CHUNKS, TreeTables, Visits, WordBatch
+
+GROUP = 128  # words that share their negatives
+MOST_WORDS = 1024  # of a batch
+# Words under way that are the same as a given one, on average. Measured on Europarl (0.0023 of all pairs of words are the same),
+# one thread, 3 seeds: skip-gram held at 1024 words and diverged at 2048, CBOW held at 2048 and had diverged at 4096.
+MOST_SAME = {"skipgram": 1.5, "cbow": 2.5}
+
+
+def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
+    """√(t/f) + t/f for a word of relative frequency f: 1 and more is always; 0 for words that do not occur."""
+    if not sample:
+        return (counts > 0).float()
+    part = sample * counts.sum().double() / counts.clamp(min=1)
+    return torch.where(counts > 0, part.sqrt() + part, 0).float()
+
+
+def words_at_once(config: Word2VecConfig, counts: Tensor, threads: int = 1) -> int:
+    """How many words are gone through at once: fewer where a few words are most of the text.
+
+    Gradients of one batch are added up before anything changes. Where the same words meet the same words again and again, such
+    a sum overshoots; how often two words of a text are the same says how soon. Threads do not see what the others are adding
+    up, so it is the words of all of them together that count.
+    """
+    kept = counts * keep_probabilities(counts, config.sample).clamp(max=1).double()
+    same = float((kept / kept.sum()).square().sum())
+    most = min(MOST_WORDS, int(MOST_SAME[config.architecture] / same)) // threads
+    unit = GROUP if most >= GROUP and config.objective == "negative" else CHUNK
+    return max(unit, most // unit * unit)
+
+
+class WordDraws:
+    """Turns pieces of text into batches of words: a pure function of the piece and a seed."""
+
+    def __init__(self, model: Word2Vec, counts: Tensor, device: torch.device, threads: int = 1):
+        config = self.config = model.config
+        self.device, self.tree = device, config.objective == "tree"
+        self.most = words_at_once(config, counts, threads)
+        self.chunk = TREE_CHUNKS[config.architecture] if self.tree else CHUNK
+        self.unit = self.chunk if self.tree else min(GROUP, self.most)  # batches are multiples of it
+        self.keep = keep_probabilities(counts, config.sample).to(device)
+        drawn = counts.double() ** config.power * (counts > 0)
+        self.drawn = drawn.cumsum(0).to(device)
+        self.tables = tree_tables(model, counts, device) if self.tree else None
+
+    def batches(self, words: Tensor, seed: int) -> Iterator[WordBatch]:
+        """The batches of a piece of text [N], with PAD where documents end."""
+        random = torch.Generator(self.device).manual_seed(seed)
+        window = self.config.window
+        kept, codes = self.windows(words, random)
+        units = -(-len(kept) // self.unit)
+        if not units:
+            return
+        around = kept.new_full((units * self.unit + 2 * window,), PAD)
+        around[window : window + len(kept)] = kept
+        all_codes = codes.new_zeros(units * self.unit)  # code 0: an empty window
+        all_codes[: len(kept)] = codes
+        drawn = None if self.tree else self.negatives(units, random)
+        count = -(-units * self.unit // self.most)
+        for i in range(count):  # of nearly one size
+            first, last = units * i // count, units * (i + 1) // count
+            begin, end = first * self.unit, last * self.unit
+            part = around[begin : end + 2 * window]
+            visits = self.visits(part[window : window + end - begin]) if self.tree else None
+            negatives = drawn[first:last] if drawn is not None else None
+            yield WordBatch(part, all_codes[begin:end], negatives, visits)
+
+    def windows(self, words: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The words that are kept, and the codes of their windows."""
+        chance = torch.rand(len(words), generator=random, device=self.device)
+        places = torch.nonzero(chance < self.keep[words])[:, 0]
+        documents = (words == PAD).cumsum(0, dtype=torch.int32)[places]
+        reach = torch.randint(1, self.config.window + 1, (len(places),), generator=random, device=self.device)
+        return words[places], window_codes(reach, documents, self.config.window)
+
+    def negatives(self, groups: int, random: torch.Generator) -> Tensor:
+        """Words drawn with P_n, [groups, shared]."""
+        shape = (groups, self.config.shared)
+        chance = torch.rand(shape, generator=random, device=self.device, dtype=torch.float64)
+        return torch.searchsorted(self.drawn, chance * self.drawn[-1], right=True)
+
+    def visits(self, words: Tensor) -> Visits:
+        """The nodes on the paths of words that are below the top, packed for each chunk."""
+        tables, chunk, count = self.tables, self.chunk, len(words)
+        assert tables is not None
+        below, order = tables.below[words], None
+        if self.config.architecture == "cbow":
+            # dealt out like cards, from the longest path to the shortest
+            order = below.argsort(descending=True).view(chunk, -1).T.reshape(-1)
+            words, below = words[order], below[order]
+        words, below = words.view(-1, chunk), below.view(-1, chunk)
+        ends = below.cumsum(1)
+        most = max(1, int(ends[:, -1].max()))
+        slots = torch.arange(most, device=self.device).expand(len(words), most).contiguous()
+        owners = torch.searchsorted(ends, slots, right=True)  # the chunk's size, beyond the last path
+        inside = owners < chunk
+        own = owners.clamp_(max=chunk - 1)
+        first = words * tables.longest + tables.above[words] - (ends - below)  # of a path, less its first slot
+        places = first.gather(1, own).add_(slots).mul_(inside)
+        begins = torch.arange(0, count, chunk, device=self.device)[:, None]
+        owners = torch.where(inside, own + begins, count)
+        return Visits(tables.nodes[places], tables.left[places], owners, order)
+
+
+def tree_tables(model: Word2Vec, counts: Tensor, device: torch.device) -> TreeTables:
+    """The tables of a model's tree, for a text of these counts."""
+    paths = model.paths()
+    kept = counts * keep_probabilities(counts, model.config.sample).clamp(max=1).double()
+    chance = (kept / kept.sum())[:, None].expand_as(paths.nodes)
+    inside = paths.signs != 0
+    often = torch.zeros(len(model.nodes.weight), dtype=torch.float64)
+    often.index_add_(0, paths.nodes[inside], chance[inside])
+    pairs = (
+        model.config.window + 1 if model.config.architecture == "skipgram" else 1
+    )  # a word is told from so many vectors
+    return TreeTables(paths, pairs * often[:TOP], device)

@@ -1,0 +1,152 @@
+"""Steps of word2vec for the trainer: the tables are changed in place while the text is read, by one thread or by several.
+
+Several threads change the same tables at the same time and do not wait for each other (Hogwild: Recht et al. 2011). Words are
+many and changes few, so they seldom meet; but who comes first is chance, and no two such runs are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from regard.core.errors import CheckpointError, TrainingError
+from regard.data.batching import Batch
+from regard.models.word2vec import Word2Vec
+from regard.training.config import TrainConfig
+from regard.training.gradient import Computed
+from regard.training.schedule import rate
+from regard.training.word2vec_draws import WordDraws
+from regard.training.word2vec_text import WordText
+from regard.training.word2vec_updates import Measured, Update, update_for
+
+
+class NothingCarried:
+    """No state goes on from batch to batch."""
+
+    def forget(self) -> None: ...
+    def tensors(self) -> None: ...
+
+    def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        what = "it holds a state that word vectors do not have"
+        raise CheckpointError(where, what, "Use the version of regard that wrote it")
+
+
+class WordSteps:
+    """Takes the places of both `Gradients` and `Optimizer`: reading a batch changes the tables at once.
+
+    A batch is cut into one part for each thread, and each part gone through a few hundred words at a time. The loss is that of
+    the last of them.
+    """
+
+    def __init__(self, model: Word2Vec, counts: Tensor, config: TrainConfig, device: torch.device, threads: int):
+        self.config, self.device, self.model = config, device, model.to(device)
+        self.counts = counts
+        self.carried = NothingCarried()
+        self.done = torch.zeros((), dtype=torch.long)  # steps
+        self.skipped = self.in_a_row = self.last_bad = torch.zeros((), dtype=torch.long)  # none ever is
+        self.threads = threads if device.type == "cpu" else 1
+        self._updates: list[dict[int, Update]] = [{} for _ in range(self.threads)]
+        self._pool = ThreadPoolExecutor(self.threads, "word2vec", _alone) if self.threads > 1 else None
+        self._before = torch.get_num_threads()
+        self._norm = torch.zeros((), device=device)
+
+    @cached_property
+    def draws(self) -> WordDraws:
+        """Made when first asked for: a checkpoint may bring the tree of another text."""
+        return WordDraws(self.model, self.counts, self.device, self.threads)
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
+        """Changes the tables by a batch. The loss is a mean over pairs, in place of one over the words of the text."""
+        words = batch.target_out[0].to(self.device)
+        self.draws  # noqa: B018 (before there are threads)
+        step = int(self.done) + 1
+        now = self.config.lr * rate(self.config, step)
+        parts = words.tensor_split(self.threads)
+        seeds = torch.randint(1 << 62, (self.threads,)).tolist()  # by the trainer, of (seed, step)
+        if self._pool is None:
+            found = [self._go_through(0, words, seeds[0], now)]
+        else:
+            waiting = [self._pool.submit(self._go_through, i, part, seeds[i], now) for i, part in enumerate(parts)]
+            found = [future.result() for future in waiting]
+        measured = [one for one in found if one is not None]
+        if not measured:  # all words were left out
+            none = torch.zeros((), device=self.device)
+            return Computed(none, none, none)
+        mean = sum(one.loss for one in measured) / sum(one.pairs for one in measured).clamp(min=1)  # type: ignore[union-attr]
+        self._norm = measured[0].norm
+        total = mean / scale
+        return Computed(mean, total, total)
+
+    def _go_through(self, thread: int, words: Tensor, seed: int, now: float) -> Measured | None:
+        batches, measured = self.draws.batches(words, seed), None
+        following = next(batches, None)
+        while following is not None:
+            batch, following = following, next(batches, None)
+            measured = self.update(len(batch.codes), thread)(batch, now, measure=following is None)
+        return measured
+
+    def update(self, words: int, thread: int = 0) -> Update:
+        """The update of so many words that belongs to a thread."""
+        known = self._updates[thread]
+        if words not in known:
+            known[words] = update_for(self.model, words, min(words, self.draws.unit), self.draws.tables)
+        return known[words]
+
+    def step(self, loss: Tensor, part_of_peak: float, number: int) -> Tensor:
+        """All is done but counting. What went wrong cannot be taken back."""
+        if not bool(torch.isfinite(loss)):
+            todo = "Lower train.lr, and begin a new run: the vectors of this one are lost"
+            raise TrainingError(f"step {number}", "the loss is not finite", todo)
+        self.done.fill_(number)
+        return self._norm
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"done": self.done}
+
+    def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
+        if set(tensors) != {"done"}:
+            what = "the optimizer state does not fit the model"
+            raise CheckpointError(where, what, "Use the run's own checkpoint")
+        self.done.copy_(tensors["done"])
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            torch.set_num_threads(self._before)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+class WordValidation:
+    """The loss on held-out text for each pair, with the same windows and negatives every time."""
+
+    PIECE = 1 << 16  # words
+
+    def __init__(self, text: WordText, steps: WordSteps, seed: int = 0):
+        self.text, self.steps, self.seed = text, steps, seed
+
+    @torch.no_grad()
+    def measure(self, model: object, device: torch.device) -> dict[str, float]:
+        loss = pairs = 0.0
+        for begin in range(0, len(self.text.words), self.PIECE):
+            words = torch.from_numpy(self.text.words[begin : begin + self.PIECE].astype("int64")).to(device)
+            for batch in self.steps.draws.batches(words, self.seed + begin):
+                found = self.steps.update(len(batch.codes))(batch, None, measure=True)
+                assert found is not None
+                loss, pairs = loss + float(found.loss), pairs + float(found.pairs)
+        return {"valid_nll": loss / max(1.0, pairs)}
+
+
+def _alone() -> None:
+    """Of a thread that works beside others: its operations use no more threads."""
+    torch.set_num_threads(1)

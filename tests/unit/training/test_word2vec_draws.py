@@ -1,0 +1,132 @@
+"""What word2vec draws: subsampling, windows, negatives, and batches that hold every word once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.models.word2vec import Word2Vec, Word2VecConfig
+from regard.training.config import TrainConfig
+from regard.training.word2vec_draws import GROUP, WordDraws, keep_probabilities, words_at_once
+from regard.training.word2vec_steps import WordSteps
+
+COUNTS = torch.tensor([0, 0, 0, 0, 400, 300, 200, 100])
+
+
+def draws(counts=COUNTS, **settings) -> WordDraws:
+    model = Word2Vec(Word2VecConfig(width=4, **settings), vocabulary=len(counts))
+    model.counts.copy_(counts)
+    return WordDraws(model, counts, torch.device("cpu"))
+
+
+def test_frequent_words_are_dropped_as_in_the_c_code():
+    keep = keep_probabilities(COUNTS, 0.1)
+    part = 0.1 / (COUNTS[4:] / 1000)
+    torch.testing.assert_close(keep[4:], part.sqrt() + part)
+    assert keep[:4].tolist() == [0, 0, 0, 0]
+    assert float(keep[7]) >= 1
+    assert keep_probabilities(COUNTS, 0.0).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+def test_so_many_words_are_kept():
+    words = torch.full((20_000,), 4)
+    kept, _ = draws(sample=0.01).windows(words, torch.Generator().manual_seed(1))
+    expected = (0.01 / 0.4) ** 0.5 + 0.01 / 0.4
+    assert len(kept) / len(words) == pytest.approx(expected, abs=0.01)
+
+
+def test_windows_reach_each_distance_equally_often():
+    one = draws(sample=0.0, window=4)
+    words = torch.full((20_000,), 7)
+    words[10_000] = 0  # two documents
+    kept, codes = one.windows(words, torch.Generator().manual_seed(1))
+    assert len(kept) == 19_999
+    left, right = codes // 5, codes % 5
+    assert (int(left[0]), int(right[9999]), int(left[10_000])) == (0, 0, 0)
+    inside = torch.cat((left[4:9996], left[10_004:-4]))
+    assert torch.equal(inside, torch.cat((right[4:9996], right[10_004:-4])))
+    shares = torch.bincount(inside, minlength=5) / len(inside)
+    torch.testing.assert_close(shares, torch.tensor([0, 0.25, 0.25, 0.25, 0.25]), atol=0.02, rtol=0)
+
+
+def test_negatives_follow_the_counts_to_the_power():
+    drawn = draws(shared=64, power=0.5).negatives(1000, torch.Generator().manual_seed(1))
+    assert drawn.shape == (1000, 64)
+    expected = COUNTS**0.5 / (COUNTS**0.5).sum()
+    torch.testing.assert_close(
+        torch.bincount(drawn.flatten(), minlength=8) / drawn.numel(), expected, atol=0.01, rtol=0
+    )
+
+
+@pytest.mark.parametrize("objective", ["negative", "tree"])
+def test_batches_hold_every_word_once_and_in_order(objective):
+    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((500,), 10)))
+    one = draws(counts, sample=0.0, objective=objective, window=3)
+    torch.manual_seed(0)
+    words = torch.randint(4, 504, (3000,))
+    batches = list(one.batches(words, seed=9))
+    assert len(batches) > 1
+    assert max(len(batch.codes) for batch in batches) <= one.most
+    middles = torch.cat([batch.around[3:-3] for batch in batches])
+    assert torch.equal(middles[:3000], words)
+    assert not middles[3000:].any()
+    codes = torch.cat([batch.codes for batch in batches])
+    assert not codes[3000:].any()
+    assert torch.equal(batches[0].around[-3:], batches[1].around[3:6])  # windows reach over the edge of a batch
+    again = list(one.batches(words, seed=9))
+    assert all(torch.equal(a.codes, b.codes) for a, b in zip(batches, again, strict=True))
+    other = torch.cat([batch.codes for batch in one.batches(words, seed=10)])
+    assert not torch.equal(codes, other)
+
+
+def test_nothing_left_gives_no_batch():
+    assert list(draws().batches(torch.zeros(5, dtype=torch.long), 1)) == []
+
+
+def test_fewer_words_at_once_where_a_few_words_are_most_of_the_text():
+    many = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((10_000,), 10)))
+    config = Word2VecConfig(sample=0.0)
+    assert words_at_once(config, many) == 1024
+    few = words_at_once(config, COUNTS)
+    assert few < GROUP
+    assert few % 16 == 0
+    assert few > 0
+
+
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+@pytest.mark.parametrize("objective", ["negative", "tree"])
+def test_threads_share_the_words_that_are_under_way(architecture, objective):
+    """Two threads with a batch of one thread's size each have diverged: neither sees what the other adds up."""
+    config = Word2VecConfig(architecture=architecture, objective=objective, sample=0.0)
+    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((400,), 10)))
+    alone = words_at_once(config, counts)
+    for threads in (2, 3, 16):
+        assert threads * words_at_once(config, counts, threads) <= alone
+    model = Word2Vec(config, vocabulary=404)
+    model.counts.copy_(counts)
+    with WordSteps(model, counts, TrainConfig(), torch.device("cpu"), 2) as steps:
+        assert steps.draws.most == words_at_once(config, counts, 2)
+
+
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+def test_visits_are_the_paths_below_the_top(architecture, monkeypatch):
+    monkeypatch.setattr("regard.training.word2vec_draws.TOP", 3)
+    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.arange(1, 41)))
+    one = draws(counts, objective="tree", architecture=architecture)
+    model = Word2Vec(Word2VecConfig(objective="tree"), vocabulary=44)
+    model.counts.copy_(counts)
+    nodes, signs, lengths = model.paths()
+    torch.manual_seed(1)
+    words = torch.randint(4, 44, (64,))
+    words[-5:] = 0
+    visits = one.visits(words)
+    order = visits.order if visits.order is not None else torch.arange(64)
+    assert sorted(order.tolist()) == list(range(64))
+    for place, word in enumerate(words[order].tolist()):
+        own = visits.owners == place
+        path = [(n, float(s > 0)) for n, s in zip(nodes[word].tolist(), signs[word].tolist(), strict=True) if s]
+        found = list(zip(visits.nodes[own].tolist(), visits.labels[own].tolist(), strict=True))
+        assert found == [step for step in path if step[0] >= 3]
+    assert int((visits.owners == 64).sum()) + int(
+        (lengths - (nodes < 3).logical_and(signs != 0).sum(1))[words].sum()
+    ) == (visits.nodes.numel())
