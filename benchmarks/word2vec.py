@@ -32,7 +32,7 @@ from typing import Any
 SETTINGS = [("skipgram", "negative"), ("cbow", "negative"), ("skipgram", "tree"), ("cbow", "tree")]
 RATES = {"skipgram": 0.025, "cbow": 0.05}
 FILES = {"men": "men.csv", "simlex999": "simlex999.csv", "wordsim353": "wordsim353_combined.csv"}
-BATCH = 1 << 15  # words of regard's step
+BATCH = 1 << 17  # words of regard's step
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -117,9 +117,13 @@ class Heard(Reporter):
     def __init__(self):
         super().__init__(quiet=True)
         self.said: list[str] = []
+        self.warned: list[str] = []
 
     def say(self, text: str) -> None:
         self.said.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warned.append(text)
 
 
 @pytest.mark.parametrize(("threads", "expected"), [(1, 0), (2, 1)])
@@ -143,6 +147,7 @@ def test_a_run_of_several_threads_says_that_it_is_not_repeatable(text, tmp_path,
         ("train.label_smoothing=0.1", "setting train.label_smoothing"),
         ("train.weight_decay=0.1", "setting train.weight_decay"),
         ("train.window=5", "setting train.window"),
+        ("train.mixed_lengths=true", "setting train.mixed_lengths"),
         ("train.best_by=bleu", "setting train.best_by"),
         ("train.vectors=some.txt", "setting train.vectors"),
         ("train.precision=bfloat16", "float32"),
@@ -171,6 +176,20 @@ def test_a_text_without_frequent_words_is_refused(tmp_path):
         train(tmp_path / "run", tmp_path / "text.txt", "data.valid_part=0", "data.test_part=0")
 
 
+def test_held_out_text_in_which_no_known_words_meet_has_no_loss(text, tmp_path):
+    (tmp_path / "strange.txt").write_text("cat\nunheard of\ndog\n")
+    report = Heard()
+    settings = [*SETTINGS, f"data.valid_text={tmp_path / 'strange.txt'}", f"data.test_text={tmp_path / 'strange.txt'}"]
+    result = regard.train(out=tmp_path / "run", text=str(text), settings=settings, report=report)
+    assert result.scores == {}
+    assert sum("it is not measured" in line for line in report.warned) == 2
+    assert "valid_nll" not in (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(ConfigError, match="early stopping needs validation text"):
+        regard.train(
+            out=tmp_path / "patient", text=str(text), settings=[*settings, "train.patience=1"], report=report
+        )
+
+
 def test_a_rate_that_is_too_high_ends_the_run(text, tmp_path):
-    with pytest.raises(TrainingError, match=r"the loss is not finite. Lower train.lr"):
+    with pytest.raises(TrainingError, match=r"the loss is .*: they diverge. Lower train.lr"):
         train(tmp_path / "run", text, "train.lr=1e6", "train.steps=200")

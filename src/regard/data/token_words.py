@@ -35,6 +35,12 @@ def token_words(tokenizer: Tokenizer) -> list[str | None]:
     return found
 
 
+def first_tokens(tokenizer: Tokenizer) -> list[int]:
+    """For each id, the first id of the same word: a word in quotation marks ("tea) is the one after a space."""
+    first: dict[str, int] = {}
+    return [i if word is None else first.setdefault(word, i) for i, word in enumerate(token_words(tokenizer))]
+
+
 def _bytes(tokenizer: Tokenizer) -> list[str]:
     """The texts of tokens of bytes; special tokens have none."""
     return tokenizer.decode([[i] for i in range(tokenizer.size)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -13,10 +14,11 @@ from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.training.word2vec_updates import CHUNK, TOP, TREE_CHUNKS, TreeTables, Visits, WordBatch
 
 GROUP = 128  # words that share their negatives
-MOST_WORDS = 1024  # of a batch
-# Words under way that are the same as a given one, on average. Measured on Europarl (0.0023 of all pairs of words are the same),
-# one thread, 3 seeds: skip-gram held at 1024 words and diverged at 2048, CBOW held at 2048 and had diverged at 4096.
-MOST_SAME = {"skipgram": 1.5, "cbow": 2.5}
+# Of a thread's batch; words under way (of all threads) that are the same as a given one, on average; and changes of one word's
+# vectors at once, beyond which its rate is lowered. Measured on Europarl, where 0.0023 of all pairs of words are the same, with 2
+# threads: from 1024 words at once on, skip-gram diverged before rates were lowered.
+MOST_WORDS, MOST_SAME = 2048, 10.0
+MOST_CHANGES = {"skipgram": 4.0, "cbow": 8.0}
 
 
 def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
@@ -27,6 +29,22 @@ def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
     return torch.where(counts > 0, part.sqrt() + part, 0).float()
 
 
+def parts_kept(counts: Tensor, sample: float) -> Tensor:
+    """What part of the words that are kept is each word, in float64."""
+    kept = counts * keep_probabilities(counts, sample).clamp(max=1).double()
+    return kept / kept.sum()
+
+
+def lowered_rates(config: Word2VecConfig, counts: Tensor, words: int) -> Tensor:
+    """The part of the learning rate that each word keeps, [V, 1], where so many words are under way at once.
+
+    The gradients of a word that comes more often than a few times in them would add up to a step that overshoots. All that moves
+    its vectors is lowered alike, so that it moves to the same place, in smaller steps.
+    """
+    often = words * parts_kept(counts, config.sample)
+    return (MOST_CHANGES[config.architecture] / often.clamp(min=1e-9)).clamp(max=1).float()[:, None]
+
+
 def words_at_once(config: Word2VecConfig, counts: Tensor, threads: int = 1) -> int:
     """How many words are gone through at once: fewer where a few words are most of the text.
 
@@ -34,11 +52,15 @@ def words_at_once(config: Word2VecConfig, counts: Tensor, threads: int = 1) -> i
     a sum overshoots; how often two words of a text are the same says how soon. Threads do not see what the others are adding
     up, so it is the words of all of them together that count.
     """
-    kept = counts * keep_probabilities(counts, config.sample).clamp(max=1).double()
-    same = float((kept / kept.sum()).square().sum())
-    most = min(MOST_WORDS, int(MOST_SAME[config.architecture] / same)) // threads
+    same = float(parts_kept(counts, config.sample).square().sum())
+    most = min(MOST_WORDS, int(MOST_SAME / same) // threads)
     unit = GROUP if most >= GROUP and config.objective == "negative" else CHUNK
     return max(unit, most // unit * unit)
+
+
+def most_threads(config: Word2VecConfig, counts: Tensor, threads: int) -> int:
+    """How many of the threads can take part: each goes through a chunk of words at once at least."""
+    return max(1, min(threads, words_at_once(config, counts) // CHUNK))
 
 
 class WordDraws:
@@ -51,9 +73,18 @@ class WordDraws:
         self.chunk = TREE_CHUNKS[config.architecture] if self.tree else CHUNK
         self.unit = self.chunk if self.tree else min(GROUP, self.most)  # batches are multiples of it
         self.keep = keep_probabilities(counts, config.sample).to(device)
+        self.rates = lowered_rates(config, counts, self.most * threads).to(device)
         drawn = counts.double() ** config.power * (counts > 0)
         self.drawn = drawn.cumsum(0).to(device)
         self.tables = tree_tables(model, counts, device) if self.tree else None
+        self.unlearnt = math.log(2) * self.told(counts)
+
+    def told(self, counts: Tensor) -> float:
+        """How many times left or right, or right or wrong, is told for each pair, on average."""
+        if self.tables is None:
+            return 1.0 + self.config.negatives
+        lengths = (self.tables.above + self.tables.below).cpu()
+        return float((parts_kept(counts, self.config.sample) * lengths).sum())
 
     def batches(self, words: Tensor, seed: int) -> Iterator[WordBatch]:
         """The batches of a piece of text [N], with PAD where documents end."""
@@ -117,8 +148,7 @@ class WordDraws:
 def tree_tables(model: Word2Vec, counts: Tensor, device: torch.device) -> TreeTables:
     """The tables of a model's tree, for a text of these counts."""
     paths = model.paths()
-    kept = counts * keep_probabilities(counts, model.config.sample).clamp(max=1).double()
-    chance = (kept / kept.sum())[:, None].expand_as(paths.nodes)
+    chance = parts_kept(counts, model.config.sample)[:, None].expand_as(paths.nodes)
     inside = paths.signs != 0
     often = torch.zeros(len(model.nodes.weight), dtype=torch.float64)
     often.index_add_(0, paths.nodes[inside], chance[inside])

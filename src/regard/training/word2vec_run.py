@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -48,6 +49,7 @@ IDLE = {
     "best_by": "loss",
     "valid_sentences": 0,
     "freeze_vectors": False,
+    "mixed_lengths": False,
     "compile": False,
 }
 LEAST_WORDS = 64  # of a step
@@ -58,7 +60,7 @@ def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
     start_from = request.get("start_from")
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
     config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=start_from is not None), report)
-    check_word2vec_settings(config, len(corpus.valid))
+    check_word2vec_settings(config, bool(corpus.valid))
     set_threads(folder, config)
     _record(folder, corpus, report)
     tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, start_from, report))
@@ -89,11 +91,8 @@ def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
                 f"{who} the vectors at the same time: no two such runs end in the same bits, nor does one that is resumed. "
                 "train.device=cpu train.threads=1 does."
             )
-        held = {
-            name: WordText.from_documents(part, tokenizers.target)
-            for name, part in (("validation", corpus.valid), ("test", corpus.test))
-            if len(part)
-        }
+        held = _held_out(corpus, tokenizers, report)
+        check_word2vec_settings(config, "validation" in held)
         validation = WordValidation(held["validation"], steps) if "validation" in held else None
         trainer = Trainer(
             cast(Writer, model),  # all that is asked of it here, it has
@@ -110,7 +109,7 @@ def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
         return go_through(folder, request, trainer, lambda: _test(folder, held, steps, report), counted)
 
 
-def check_word2vec_settings(config: RunConfig, valid: int) -> None:
+def check_word2vec_settings(config: RunConfig, validated: bool) -> None:
     """Refuses settings that mean nothing for word vectors."""
     train = config.train
     for name, needed in IDLE.items():
@@ -128,7 +127,7 @@ def check_word2vec_settings(config: RunConfig, valid: int) -> None:
         raise ConfigError("setting train.batch_tokens", what, f"Give {LEAST_WORDS} or more")
     if config.augment != AugmentConfig():
         raise ConfigError("section augment", "it changes sentence pairs, and this is plain text", "Leave it out")
-    if train.patience and not valid:
+    if train.patience and not validated:
         raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_text")
 
 
@@ -164,12 +163,24 @@ def _tokenizers(config: RunConfig, corpus: TextCorpus, start_from: str | None, r
     return TokenizerPair.train_on_text(corpus.train, config.tokenizer)
 
 
+def _held_out(corpus: TextCorpus, tokenizers: TokenizerPair, report: Reporter) -> dict[str, WordText]:
+    """The texts that the loss is measured on. One in which no known words meet has no loss, and is left out."""
+    parts = (("validation", corpus.valid), ("test", corpus.test))
+    held = {name: WordText.from_documents(part, tokenizers.target) for name, part in parts if len(part)}
+    for name in [name for name, text in held.items() if not text.has_pairs()]:
+        report.warn(f"no two words that the vocabulary knows meet in the {name} text: it is not measured")
+        del held[name]
+    return held
+
+
 def _test(folder: Path, held: dict[str, WordText], steps: WordSteps, report: Reporter) -> dict[str, Score]:
     name = next((name for name in ("test", "validation") if name in held), None)
     if name is None:
         return {}
     began = time.monotonic()
     loss = WordValidation(held[name], steps).measure(steps.model, steps.device)["valid_nll"]
+    if not math.isfinite(loss):  # every word was left out
+        return {}
     config = steps.model.config
     signature = f"{config.architecture}|{config.objective}" + (
         "" if steps.draws.tree else f"|negatives:{config.negatives}"

@@ -6,6 +6,7 @@ many and changes few, so they seldom meet; but who comes first is chance, and no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -20,9 +21,11 @@ from regard.models.word2vec import Word2Vec
 from regard.training.config import TrainConfig
 from regard.training.gradient import Computed
 from regard.training.schedule import rate
-from regard.training.word2vec_draws import WordDraws
+from regard.training.word2vec_draws import WordDraws, most_threads
 from regard.training.word2vec_text import WordText
 from regard.training.word2vec_updates import Measured, Update, update_for
+
+MOST_LOSS = 3.0  # of a step, as a multiple of what it is before anything is learnt
 
 
 class NothingCarried:
@@ -49,10 +52,12 @@ class WordSteps:
         self.carried = NothingCarried()
         self.done = torch.zeros((), dtype=torch.long)  # steps
         self.skipped = self.in_a_row = self.last_bad = torch.zeros((), dtype=torch.long)  # none ever is
-        self.threads = threads if device.type == "cpu" else 1
+        self._before = torch.get_num_threads()
+        self.threads = most_threads(model.config, counts, threads) if device.type == "cpu" else 1
+        if self.threads < threads and device.type == "cpu":
+            torch.set_num_threads(self.threads)
         self._updates: list[dict[int, Update]] = [{} for _ in range(self.threads)]
         self._pool = ThreadPoolExecutor(self.threads, "word2vec", _alone) if self.threads > 1 else None
-        self._before = torch.get_num_threads()
         self._norm = torch.zeros((), device=device)
 
     @cached_property
@@ -95,14 +100,17 @@ class WordSteps:
         """The update of so many words that belongs to a thread."""
         known = self._updates[thread]
         if words not in known:
-            known[words] = update_for(self.model, words, min(words, self.draws.unit), self.draws.tables)
+            draws = self.draws
+            known[words] = update_for(self.model, words, min(words, draws.unit), draws.tables, draws.rates)
         return known[words]
 
     def step(self, loss: Tensor, part_of_peak: float, number: int) -> Tensor:
         """All is done but counting. What went wrong cannot be taken back."""
-        if not bool(torch.isfinite(loss)):
+        mean, unlearnt = float(loss) / self.config.accumulate, self.draws.unlearnt
+        if not mean <= MOST_LOSS * unlearnt:
+            what = f"the loss is {mean:.3g}, and vectors that have learnt nothing have {unlearnt:.3g}: they diverge"
             todo = "Lower train.lr, and begin a new run: the vectors of this one are lost"
-            raise TrainingError(f"step {number}", "the loss is not finite", todo)
+            raise TrainingError(f"step {number}", what, todo)
         self.done.fill_(number)
         return self._norm
 
@@ -118,7 +126,7 @@ class WordSteps:
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown()
-            torch.set_num_threads(self._before)
+        torch.set_num_threads(self._before)
 
     def __enter__(self) -> Self:
         return self
@@ -144,7 +152,7 @@ class WordValidation:
                 found = self.steps.update(len(batch.codes))(batch, None, measure=True)
                 assert found is not None
                 loss, pairs = loss + float(found.loss), pairs + float(found.pairs)
-        return {"valid_nll": loss / max(1.0, pairs)}
+        return {"valid_nll": loss / pairs if pairs else math.nan}  # nan: all words were left out
 
 
 def _alone() -> None:

@@ -12,28 +12,38 @@ from regard.core.errors import DataError
 from regard.core.types import EOS, PAD, UNK, Padded
 from regard.data.batching import Batch, Drawn, Place
 from regard.data.token_stream import TokenStream
+from regard.data.token_words import first_tokens
 from regard.data.tokenizers import Tokenizer
 from regard.training.config import TrainConfig
 
 
 class WordText:
-    """Words in one flat array, PAD after each document. Words that the vocabulary lacks are not there at all."""
+    """Words in one flat array, PAD between documents. Words that the vocabulary lacks are not there at all.
+
+    Tokens that are the same word, with the mark of a space and without it, are one: the first of them.
+    """
 
     def __init__(self, words: np.ndarray):
         self.words = words
 
     @classmethod
     def from_documents(cls, documents: Iterable[str], tokenizer: Tokenizer) -> Self:
-        words = TokenStream.from_documents(documents, tokenizer).tokens
+        tokens = TokenStream.from_documents(documents, tokenizer).tokens
+        words = np.array(first_tokens(tokenizer), dtype=tokens.dtype)[tokens]
         words = words[words != UNK]
         words[words == EOS] = PAD
         twice = np.zeros(len(words), dtype=bool)  # ends of documents without a word
         twice[:1], twice[1:] = words[:1] == PAD, (words[1:] == PAD) & (words[:-1] == PAD)
-        return cls(words[~twice])
+        words = words[~twice]
+        return cls(words[:-1] if len(words) and words[-1] == PAD else words)  # so that a batch of one place is a word
 
     def __len__(self) -> int:
         """Words, without the ends of documents."""
         return int(np.count_nonzero(self.words))
+
+    def has_pairs(self) -> bool:
+        """Whether two words of a document stand side by side anywhere."""
+        return bool(((self.words[1:] != PAD) & (self.words[:-1] != PAD)).any())
 
     def counts(self, vocabulary: int) -> np.ndarray:
         """How often each word of the vocabulary occurs."""

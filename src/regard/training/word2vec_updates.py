@@ -92,8 +92,9 @@ class Update(Protocol):
 class _Windows:
     """What all updates share: tables, sizes, and the matrices that windows are put into."""
 
-    def __init__(self, model: Word2Vec, words: int, chunk: int):
+    def __init__(self, model: Word2Vec, words: int, chunk: int, rates: Tensor | None = None):
         config = model.config
+        self.rates = rates  # [V, 1]
         self.vectors = model.embedding.weight.detach()
         device = self.vectors.device
         self.words, self.chunk, self.chunks, self.window = words, chunk, words // chunk, config.window
@@ -126,14 +127,18 @@ class _Windows:
     def to_contexts(self, batch: WordBatch, rate: float) -> None:
         """Adds the gradient of each h (in `turned.rows`), undivided, to the vectors of all words in the window."""
         torch.index_select(self.bands, 0, batch.codes, out=self.turned.bands)
-        self.vectors.index_add_(0, batch.around, self.turned(), alpha=rate)
+        self.vectors.index_add_(0, batch.around, self.lowered(self.turned(), batch.around), alpha=rate)
+
+    def lowered(self, rows: Tensor, words: Tensor) -> Tensor:
+        """Changes of words' rows, by as much as the words' rates are lowered."""
+        return rows if self.rates is None else rows.mul_(self.rates.index_select(0, words))
 
 
 class _Negatives(_Windows):
     """Negative sampling: `shared` words for each group, each weighted K/shared."""
 
-    def __init__(self, model: Word2Vec, words: int, group: int):
-        super().__init__(model, words, CHUNK)
+    def __init__(self, model: Word2Vec, words: int, group: int, rates: Tensor | None = None):
+        super().__init__(model, words, CHUNK, rates)
         self.outputs = model.output.weight.detach()
         self.groups, self.weight = words // group, model.config.negatives / model.config.shared
 
@@ -144,8 +149,8 @@ class _Negatives(_Windows):
 class SkipGramNegative(_Negatives):
     """2013b, equation 4: from each word, the words around it."""
 
-    def __init__(self, model: Word2Vec, words: int, group: int):
-        super().__init__(model, words, group)
+    def __init__(self, model: Word2Vec, words: int, group: int, rates: Tensor | None = None):
+        super().__init__(model, words, group, rates)
         self.windows = torch.zeros_like(self.dense)
 
     def __call__(self, batch: WordBatch, rate: float | None, measure: bool = False) -> Measured | None:
@@ -167,9 +172,9 @@ class SkipGramNegative(_Negatives):
         if rate is not None:
             of_negatives = torch.bmm(others.mT, self.in_groups(h))
             of_outputs = self.turned()
-            self.vectors.index_add_(0, words, slope.view(-1, self.width), alpha=rate)
-            self.outputs.index_add_(0, batch.around, of_outputs, alpha=rate)
-            self.outputs.index_add_(0, drawn, of_negatives.view(-1, self.width), alpha=-rate)
+            self.vectors.index_add_(0, words, self.lowered(slope.view(-1, self.width), words), alpha=rate)
+            self.outputs.index_add_(0, batch.around, self.lowered(of_outputs, batch.around), alpha=rate)
+            self.outputs.index_add_(0, drawn, self.lowered(of_negatives.view(-1, self.width), drawn), alpha=-rate)
         return measured
 
     def in_rows(self, rows: Tensor) -> Tensor:
@@ -212,8 +217,9 @@ class CBOWNegative(_Negatives):
         if rate is not None:
             of_negatives = torch.bmm(others.mT, self.in_groups(h))
             self.to_contexts(batch, rate)
-            self.outputs.index_add_(0, words, h.mul_(scores), alpha=rate)
-            self.outputs.index_add_(0, drawn, of_negatives.view(-1, self.width), alpha=-rate * self.weight)
+            self.outputs.index_add_(0, words, self.lowered(h.mul_(scores), words), alpha=rate)
+            of_negatives = self.lowered(of_negatives.view(-1, self.width), drawn)
+            self.outputs.index_add_(0, drawn, of_negatives, alpha=-rate * self.weight)
         return measured
 
     def _loss(self, scores: Tensor, others: Tensor, same: Tensor, batch: WordBatch) -> tuple[Tensor, Tensor]:
@@ -230,8 +236,8 @@ class Tree(_Windows):
     What is below is scored only for the words of a chunk.
     """
 
-    def __init__(self, model: Word2Vec, words: int, tree: TreeTables):
-        super().__init__(model, words, TREE_CHUNKS[model.config.architecture])
+    def __init__(self, model: Word2Vec, words: int, tree: TreeTables, rates: Tensor | None = None):
+        super().__init__(model, words, TREE_CHUNKS[model.config.architecture], rates)
         device = self.vectors.device
         self.nodes, self.mean, self.tree = model.nodes.weight.detach(), model.config.architecture == "cbow", tree
         self.top = self.nodes[: tree.signs.shape[1]]
@@ -282,8 +288,9 @@ class Tree(_Windows):
                 around = batch.around.as_strided(
                     (self.chunks, self.dense.shape[2]), (self.chunk, 1), batch.around.storage_offset()
                 )
-                self.vectors.index_add_(0, around.reshape(-1), of_h, alpha=rate)
-                self.vectors.index_add_(0, batch.around, of_inputs, alpha=rate)
+                around = around.reshape(-1)
+                self.vectors.index_add_(0, around, self.lowered(of_h, around), alpha=rate)
+                self.vectors.index_add_(0, batch.around, self.lowered(of_inputs, batch.around), alpha=rate)
             self.nodes.index_add_(0, nodes.view(-1), of_nodes, alpha=rate)
             self.top.add_(of_top.mul_(self.tree.rates(self.words)), alpha=rate)
         return measured
@@ -308,9 +315,12 @@ class Tree(_Windows):
         return slopes @ self.top, slopes.T @ self.rows, loss
 
 
-def update_for(model: Word2Vec, words: int, group: int, tree: TreeTables | None = None) -> Update:
-    """The update of so many words; negatives are shared by `group` of them."""
+def update_for(
+    model: Word2Vec, words: int, group: int, tree: TreeTables | None = None, rates: Tensor | None = None
+) -> Update:
+    """The update of so many words; negatives are shared by `group` of them. `rates` [V, 1] lower those of frequent words."""
     if model.config.objective == "tree":
         assert tree is not None
-        return Tree(model, words, tree)
-    return (SkipGramNegative if model.config.architecture == "skipgram" else CBOWNegative)(model, words, group)
+        return Tree(model, words, tree, rates)
+    kind = SkipGramNegative if model.config.architecture == "skipgram" else CBOWNegative
+    return kind(model, words, group, rates)

@@ -7,8 +7,9 @@ import torch
 
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.training.config import TrainConfig
-from regard.training.word2vec_draws import GROUP, WordDraws, keep_probabilities, words_at_once
+from regard.training.word2vec_draws import GROUP, MOST_SAME, WordDraws, keep_probabilities, lowered_rates, words_at_once
 from regard.training.word2vec_steps import WordSteps
+from regard.training.word2vec_updates import update_for
 
 COUNTS = torch.tensor([0, 0, 0, 0, 400, 300, 200, 100])
 
@@ -86,7 +87,7 @@ def test_nothing_left_gives_no_batch():
 def test_fewer_words_at_once_where_a_few_words_are_most_of_the_text():
     many = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((10_000,), 10)))
     config = Word2VecConfig(sample=0.0)
-    assert words_at_once(config, many) == 1024
+    assert words_at_once(config, many) == 2048
     few = words_at_once(config, COUNTS)
     assert few < GROUP
     assert few % 16 == 0
@@ -98,14 +99,64 @@ def test_fewer_words_at_once_where_a_few_words_are_most_of_the_text():
 def test_threads_share_the_words_that_are_under_way(architecture, objective):
     """Two threads with a batch of one thread's size each have diverged: neither sees what the other adds up."""
     config = Word2VecConfig(architecture=architecture, objective=objective, sample=0.0)
-    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((400,), 10)))
+    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((200,), 10)))
     alone = words_at_once(config, counts)
     for threads in (2, 3, 16):
         assert threads * words_at_once(config, counts, threads) <= alone
-    model = Word2Vec(config, vocabulary=404)
+    model = Word2Vec(config, vocabulary=204)
     model.counts.copy_(counts)
     with WordSteps(model, counts, TrainConfig(), torch.device("cpu"), 2) as steps:
         assert steps.draws.most == words_at_once(config, counts, 2)
+
+
+@pytest.mark.parametrize(("architecture", "most"), [("skipgram", 4), ("cbow", 8)])
+def test_rates_of_words_that_come_often_are_lowered(architecture, most):
+    """In 1000 words, one that is a tenth of them comes 100 times, and one that comes 2 times keeps its rate."""
+    counts = torch.tensor([0, 100, 2, 898])
+    rates = lowered_rates(Word2VecConfig(architecture=architecture, sample=0.0), counts, 1000)
+    assert rates.shape == (4, 1)
+    assert rates[:3, 0].tolist() == pytest.approx([1, most / 100, 1])
+    assert float(rates[3]) == pytest.approx(most / 898)
+
+
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+def test_lowered_rates_scale_all_that_moves_a_word(architecture):
+    """Rows of a word with half the rate move half as far, in both tables; all others as before."""
+    config = Word2VecConfig(architecture=architecture, width=8, window=2, shared=4)
+    batch = next(WordDraws(Word2Vec(config, vocabulary=40), torch.ones(40).long(), torch.device("cpu")).batches(
+        torch.arange(4, 36).repeat(8), seed=1
+    ))  # fmt: skip
+    moved = []
+    for rates in (None, torch.ones(40, 1).index_fill(0, torch.tensor([7]), 0.5)):
+        torch.manual_seed(3)
+        model = Word2Vec(config, vocabulary=40)
+        torch.nn.init.normal_(model.output.weight)
+        before = [table.weight.detach().clone() for table in (model.embedding, model.output)]
+        assert batch.negatives is not None
+        update_for(model, len(batch.codes), len(batch.codes) // len(batch.negatives), None, rates)(batch, 0.1)
+        tables = (model.embedding, model.output)
+        moved.append([table.weight.detach() - old for table, old in zip(tables, before, strict=True)])
+    for plain, lowered in zip(*moved, strict=True):
+        scale = torch.ones(40, 1)
+        scale[7] = 0.5
+        assert float(plain[7].norm()) > 0
+        torch.testing.assert_close(lowered, plain * scale, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+def test_no_more_threads_than_words_allow(architecture):
+    """Each thread goes through 16 words at once at least: with 64 of them, a text of a few words would overshoot."""
+    config = Word2VecConfig(architecture=architecture, sample=0.0)
+    before = torch.get_num_threads()
+    for words in (2, 40, 400, 100_000):
+        counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.full((words,), 10)))
+        model = Word2Vec(config, vocabulary=words + 4)
+        with WordSteps(model, counts, TrainConfig(), torch.device("cpu"), 64) as steps:
+            assert 1 <= steps.threads <= 64
+            same = float((counts / counts.sum()).square().sum())
+            assert steps.threads * steps.draws.most <= MOST_SAME / same * 1.001
+            assert (steps.threads == 64) == (words >= 400)
+        assert torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
