@@ -21,10 +21,11 @@ from transformers import (
     BertTokenizer,
 )
 
-from regard.core.errors import CheckpointError, ModelError, TokenizerError
+from regard.core.errors import CheckpointError, ConfigError, ModelError, TokenizerError
 from regard.core.types import EOS, PAD, UNK, pad_rows
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, TokenizerPair
 from regard.data.wordpiece import THEIRS, order_of
+from regard.exchange import huggingface_bert
 from regard.exchange.huggingface_bert import import_bert, read_bert, write_bert
 from regard.models.base import MODELS, Recorder, build_model
 from regard.models.bert import Bert
@@ -211,7 +212,8 @@ def test_a_run_goes_both_ways(folder, tmp_path):
 def test_classifiers_and_taggers_go_both_ways(tmp_path, kind):
     names = {0: "wet", 1: "dry", 2: "so-so"}
     model = theirs(kind, id2label=names, label2id={v: k for k, v in names.items()}, classifier_dropout=0.3)
-    ours, tokenizers, config = read_bert(put(tmp_path / "in", model), two_texts=True)
+    two_texts = kind is BertForSequenceClassification
+    ours, tokenizers, config = read_bert(put(tmp_path / "in", model), two_texts=two_texts)
     assert config["labels"] == list(names.values())
     assert ours.config.classifier_dropout == 0.3
     source = pad_rows(rows())
@@ -426,6 +428,22 @@ def test_what_would_change_the_mathematics_is_refused_by_name(folder, values, to
         read_bert(folder)
 
 
+def test_a_vocabulary_that_the_weights_do_not_have_is_refused_before_it_is_made(folder, monkeypatch):
+    monkeypatch.setattr(huggingface_bert, "read_tokenizer", lambda *_: pytest.fail("a tokenizer was made"))
+    set_config(folder, vocab_size=1 << 24)
+    with pytest.raises(CheckpointError, match=r"word_embeddings.*vocab_size=16777216"):
+        read_bert(folder)
+
+
+def test_only_a_classifier_reads_two_texts(tmp_path):
+    for kind in (BertModel, BertForTokenClassification):
+        place = put(tmp_path / kind.__name__, theirs(kind))
+        with pytest.raises(ConfigError, match="two_texts: only classifiers"):
+            read_bert(place, two_texts=True)
+    place = put(tmp_path / "classifier", theirs(BertForSequenceClassification))
+    assert read_bert(place, two_texts=True)[2]["two_texts"] is True
+
+
 def test_foreign_weights_are_refused(folder, tmp_path):
     path = folder / "model.safetensors"
     weights = load_file(path)
@@ -488,6 +506,8 @@ def test_other_tokenizers_are_refused_by_name(folder, tmp_path):
         "NEW": {"added_tokens": [*good["added_tokens"], more]},
         "without gaps": {"model": {**good["model"], "vocab": {**good["model"]["vocab"], "new": 10**6}}},
         "do_lower_case": {"normalizer": {**good["normalizer"], "lowercase": False}},
+        "strip_accents": {"normalizer": {**good["normalizer"], "strip_accents": False}},
+        "tokenize_chinese_chars": {"normalizer": {**good["normalizer"], "handle_chinese_chars": False}},
     }
     for told, change in changes.items():
         path.write_text(json.dumps({**good, **change}))

@@ -11,7 +11,7 @@ import torch
 from regard.core.types import PAD
 from regard.layers.huffman import huffman_paths
 from regard.models.word2vec import Word2Vec, Word2VecConfig
-from regard.training.word2vec_draws import WordDraws
+from regard.training.word2vec_draws import WordDraws, parts_kept
 from regard.training.word2vec_updates import WordBatch, update_for
 
 VOCABULARY, WIDTH, WINDOW, RATE, K, SHARED, GROUP = 30, 6, 3, 0.3, 4, 8, 16
@@ -123,6 +123,7 @@ def plain_tree(model: Word2Vec, batch: WordBatch) -> tuple[Plain, int]:
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
 def test_an_update_is_the_sum_over_all_pairs(architecture, objective, top, monkeypatch):
     monkeypatch.setattr("regard.training.word2vec_draws.TOP", top)  # nodes below the top, and none
+    monkeypatch.setattr("regard.training.word2vec_draws.MOST_TOP_SAME", 1e9)  # of which none has a lower rate
     model = small_model(architecture, objective)
     batch = batch_of(model)
     plain, pairs = (plain_tree if objective == "tree" else plain_negative)(model, batch)
@@ -140,9 +141,12 @@ def test_an_update_is_the_sum_over_all_pairs(architecture, objective, top, monke
     torch.testing.assert_close(other.weight.double(), plain.u + RATE * plain.du, atol=2e-5, rtol=1e-4)
 
 
-def test_nodes_near_the_root_learn_more_slowly_where_too_many_words_meet_them(monkeypatch):
-    monkeypatch.setattr("regard.training.word2vec_updates.MOST_TOP_CHANGES", WORDS / 2)
+@pytest.mark.parametrize("limits", [(WORDS / 2, 1e9), (1e9, WORDS / 2)], ids=["words", "same-words"])
+def test_nodes_near_the_root_learn_more_slowly_where_too_many_words_meet_them(monkeypatch, limits):
     model = small_model("cbow", "tree")
+    same = float(parts_kept(model.counts, model.config.sample).square().sum())
+    monkeypatch.setattr("regard.training.word2vec_updates.MOST_TOP_CHANGES", limits[0])
+    monkeypatch.setattr("regard.training.word2vec_draws.MOST_TOP_SAME", limits[1] * same)
     batch = batch_of(model)
     plain, _ = plain_tree(model, batch)
     tables = WordDraws(model, model.counts, torch.device("cpu")).tables

@@ -187,7 +187,7 @@ def test_a_language_model_that_no_classifier_begins_with_is_refused(labelled, tm
             "transformer translates: it needs pairs. Set model.name=gpt-classifier, or give --src",
         ),
         (["train.best_by=bleu"], "no BLEU"),
-        (["train.valid_sentences=5"], "it is for sentence pairs"),
+        (["train.valid_sentences=5"], "it does nothing for labelled text"),
         (["train.best_by=accuracy", "data.valid_size=-1"], "needs validation text"),
         (["train.window=8"], "train.max_tokens"),
         (["augment.typos=0.1"], "augment"),

@@ -139,6 +139,14 @@ def test_a_run_of_several_threads_says_that_it_is_not_repeatable(text, tmp_path,
     torch.set_num_threads(1)
 
 
+def test_a_text_is_gone_through_five_times_unless_steps_are_given(text, tmp_path):
+    """However short its lines are: the end of each is a place of the text."""
+    report = Heard()
+    settings = [word for word in SETTINGS if "steps" not in word and "batch" not in word and "save" not in word]
+    regard.train(out=tmp_path / "run", text=str(text), settings=settings, report=report)
+    assert any("; 5.0 epochs;" in line for line in report.said), report.said
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
@@ -185,9 +193,7 @@ def test_held_out_text_in_which_no_known_words_meet_has_no_loss(text, tmp_path):
     assert sum("it is not measured" in line for line in report.warned) == 2
     assert "valid_nll" not in (tmp_path / "run" / "metrics.jsonl").read_text()
     with pytest.raises(ConfigError, match="early stopping needs validation text"):
-        regard.train(
-            out=tmp_path / "patient", text=str(text), settings=[*settings, "train.patience=1"], report=report
-        )
+        regard.train(out=tmp_path / "patient", text=str(text), settings=[*settings, "train.patience=1"], report=report)
 
 
 def test_a_rate_that_is_too_high_ends_the_run(text, tmp_path):

@@ -48,6 +48,11 @@ def test_links_lead_somewhere(page):
         ("docs/align.md", 4),
         ("docs/compare.md", 7),
         ("docs/masked_models.md", 6),
+        ("docs/classifying.md", 7),
+        ("docs/tagging.md", 6),
+        ("docs/word_vectors.md", 8),
+        ("docs/shapes.md", 12),
+        ("docs/language_models.md", 12),
     ],
 )
 def test_commands_on_a_page_exist_with_their_options(page, least):

@@ -11,12 +11,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from regard.cli.notes import note_unfinished
 from regard.cli.translate import as_they_come, stdin_lines
 from regard.core.errors import ConfigError, DataError
-from regard.core.files import read_json
 from regard.evaluation.classification import evaluate_classifier
 from regard.tasks.classification import Guess, TextClassifier
-from regard.tasks.folder import RUN
 
 CHUNK_LINES = 512  # classified at once
 
@@ -30,10 +29,7 @@ def run_classify(texts: list[str] | None, model: Path, top: int, as_json: bool, 
     if top < 1:
         raise ConfigError("--top", f"it is {top}", "Give the number of labels to show, 1 or more")
     classifier = TextClassifier.load(model, device)
-    if (model / RUN).is_file():
-        status = read_json(model / RUN)
-        if isinstance(status, dict) and status.get("status") != "finished":
-            print(f"Note: the run in {model} is not finished; its best weights so far are used.", file=sys.stderr)
+    note_unfinished(model)
     if texts:
         lines: Iterable[str | None] = " ".join(texts).split("\n")
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.generate import _write, in_options
+from regard.cli.notes import note_unfinished
 from regard.core.errors import ConfigError
 from regard.tasks.composing import TextComposer
 from regard.tasks.pretrained import find_model
@@ -18,6 +19,7 @@ def run_compose(label: str, model: Path | None, wishes: dict[str, Any], as_json:
     if model is None:
         raise ConfigError("--model", "no model is given, and none ships with regard", "Give --model DIR")
     composer = TextComposer.load(find_model(model), device)
+    note_unfinished(composer.folder)
     try:
         found = composer.write(label, **{name: value for name, value in wishes.items() if value is not None})
     except ConfigError as error:

@@ -22,7 +22,7 @@ from regard.core.errors import ConfigError, DataError
 from regard.evaluation.word_vectors import SectionScore, evaluate_analogies, evaluate_similarity
 from regard.models.base import MODELS
 from regard.tasks.folder import read_config
-from regard.tasks.pretrained import load
+from regard.tasks.pretrained import find_model, load
 from regard.tasks.word_vectors import Neighbour, WordVectors
 
 Give = Callable[[list[str], int], Iterable[Float[np.ndarray, " D"]]]  # texts, the first one's number -> their vectors
@@ -48,7 +48,7 @@ def run_embed(
         static = WordVectors.load(vectors) if vectors is not None else None
         show_uses(compare_uses(reader, lines, in_context, static), as_json)
         return
-    give = _words_given(WordVectors.load(model)) if reader is None else _texts_given(reader)
+    give = _words_given(WordVectors.load(find_model(model))) if reader is None else _texts_given(reader)
     if not texts and sys.stdin is not None and sys.stdin.isatty():
         print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
     chunks: Iterable[list[str]] = [texts] if texts else line_chunks(as_they_come(stdin_lines()))
@@ -66,7 +66,7 @@ def run_embed(
 def run_nearest(words: list[str], model: Path, top: int, as_json: bool) -> None:
     """The words nearest to each word, with their cosines."""
     _check_top(top)
-    vectors = WordVectors.load(model)
+    vectors = WordVectors.load(find_model(model))
     found = {word: vectors.nearest(word, top) for word in words}
     for word, neighbours in found.items():
         title = word if len(found) > 1 else ""
@@ -76,7 +76,7 @@ def run_nearest(words: list[str], model: Path, top: int, as_json: bool) -> None:
 def run_analogy(a: str, b: str, c: str, model: Path, top: int, as_json: bool) -> None:
     """What is to `c` as `b` is to `a`."""
     _check_top(top)
-    answers = WordVectors.load(model).analogy(a, b, c, top)
+    answers = WordVectors.load(find_model(model)).analogy(a, b, c, top)
     _show({"a": a, "b": b, "c": c, "answers": [one._asdict() for one in answers]}, "", answers, as_json)
 
 
@@ -87,7 +87,7 @@ def run_evaluate_vectors(
     if model is None:
         what = "no word vectors come with regard"
         raise ConfigError("--model", what, "Give the folder of a run, or a file of word vectors")
-    vectors = WordVectors.load(model)
+    vectors = WordVectors.load(find_model(model))
     report = evaluate_analogies(vectors, analogies, vocabulary) if analogies is not None else None
     alike = [evaluate_similarity(vectors, path) for path in similarity]
     if as_json:
@@ -129,9 +129,10 @@ def run_export_vectors(model: Path, out: Path, binary: bool) -> int:
 
 def _reader(model: Path, device: str) -> Any:
     """The model of a run that reads whole texts; None for word vectors, as a file or as a run's table of words."""
-    if model.is_file() or "fills" not in MODELS.get(str(read_config(model)["model"].get("name"))).capabilities:
+    place = find_model(model)
+    if place.is_file() or "fills" not in MODELS.get(str(read_config(place)["model"].get("name"))).capabilities:
         return None
-    return load(model, device)
+    return load(place, device)
 
 
 def _texts_given(reader: Any) -> Give:

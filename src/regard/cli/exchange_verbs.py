@@ -67,7 +67,7 @@ def export(
     """Write a GPT or a BERT as a Hugging Face checkpoint, or a model's word vectors as word2vec's file."""
     with whole_imports():
         from regard.cli.embed import run_export_vectors
-        from regard.core.errors import ConfigError
+        from regard.core.errors import ConfigError, ModelError
         from regard.core.files import quoted
         from regard.exchange.huggingface_bert import BERTS, write_bert
         from regard.exchange.huggingface_gpt2 import write_gpt2
@@ -91,5 +91,8 @@ def export(
         written = write_bert(folder, out)
         typer.echo(f"Done: {written.folder}. Open it with transformers' {written.architecture}.", err=True)
         return
+    if name != "gpt":
+        todo = "Only these become Hugging Face checkpoints; a table of words is written with --to word2vec"
+        raise ModelError(f"model {name!r}", "it is neither a GPT nor a BERT", todo)
     made = write_gpt2(folder, out)
     typer.echo(f"Done: {made.folder}. Open it with transformers' AutoModelForCausalLM.from_pretrained.", err=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli.generate import prompt_from_input
+from regard.cli.notes import note_unfinished
 from regard.core.errors import ConfigError
-from regard.core.files import read_json
 from regard.core.visible_text import visible
 from regard.evaluation.masked import evaluate_masked
-from regard.tasks.folder import RUN
 from regard.tasks.masked import FilledWord, MaskedText
+from regard.tasks.pretrained import find_model
 
 BAR = 30  # characters of the longest bar
 LONGEST = 40  # characters of a word that are shown
@@ -29,11 +28,8 @@ def run_fill(text: list[str] | str | None, model: Path, top: int, as_json: bool,
     """Shows the most probable words for each [MASK] of a text (of standard input, if none is given)."""
     if top < 1:
         raise ConfigError("--top", f"{top} rows are too few", "Ask for at least 1")
-    filler = MaskedText.load(model, device)
-    if (model / RUN).is_file():
-        status = read_json(model / RUN)
-        if isinstance(status, dict) and status.get("status") != "finished":
-            print(f"Note: the run in {model} is not finished; its best weights so far are used.", file=sys.stderr)
+    filler = MaskedText.load(find_model(model), device)
+    note_unfinished(filler.folder)
     given = prompt_from_input() if not text else text if isinstance(text, str) else " ".join(text)
     masks = filler.fill(given, top)
     if as_json:

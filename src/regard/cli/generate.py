@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from regard.cli.notes import note_unfinished
 from regard.cli.translate import stdin_lines
 from regard.core.errors import ConfigError, DataError
-from regard.core.files import read_json
 from regard.search.config import SearchConfig
-from regard.tasks.folder import RUN
 from regard.tasks.language_model import MAX_PROMPT_CHARACTERS, TextModel
 from regard.tasks.pretrained import find_model
 
@@ -56,11 +55,7 @@ def load_text_model(model: Path | None, device: str) -> TextModel:
     if model is None:
         raise ConfigError("--model", "no language model is given, and none ships with regard", "Give --model DIR")
     reader = TextModel.load(find_model(model), device)
-    if reader.folder is not None and (reader.folder / RUN).is_file():
-        status = read_json(reader.folder / RUN)
-        if isinstance(status, dict) and status.get("status") != "finished":
-            note = f"Note: the run in {reader.folder} is not finished; its best weights so far are used."
-            print(note, file=sys.stderr)
+    note_unfinished(reader.folder)
     return reader
 
 

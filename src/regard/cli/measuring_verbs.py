@@ -10,6 +10,8 @@ import typer
 from regard.cli.imports import whole_imports
 from regard.cli.translating_verbs import DeviceOption, TagOption
 
+FREQUENT = 30_000  # words that analogies are asked among
+
 
 def add_measuring_verbs(app: typer.Typer) -> None:
     for verb in (evaluate, compare):
@@ -37,7 +39,7 @@ def evaluate(
     ] = None,
     vocabulary: Annotated[
         int, typer.Option(help="With --analogies: only the so many most frequent words; 0 for all.")
-    ] = 30_000,
+    ] = FREQUENT,
     trigram: Annotated[
         float | None,
         typer.Option(
@@ -79,10 +81,16 @@ def evaluate(
         from regard.core.errors import ConfigError
 
     of_translators = (src, ref, against, beam, tag, plot, out, tokenized, lowercase)
-    kinds = {"--text": text, "--labelled": labelled, "--tagged": tagged, "--analogies": analogies or similarity}
+    of_text = context is not None or stride is not None or trigram is not None or documents != "auto"
+    kinds = {"--text": text, "--labelled": labelled, "--tagged": tagged}
+    kinds |= {"--analogies": analogies, "--similarity": similarity}
     given = [name for name, value in kinds.items() if value]
-    if len(given) > 1:
+    if len(given) > 1 and given != ["--analogies", "--similarity"]:
         raise ConfigError(given[1], f"it does not go with {given[0]}", "Give one of them")
+    if of_text and not text:
+        raise ConfigError("evaluate", "--context, --stride, --trigram and --documents go with --text", "Leave them out")
+    if vocabulary != FREQUENT and analogies is None:
+        raise ConfigError("--vocabulary", "it goes with --analogies", "Leave it out")
     if text:
         if any(of_translators):
             what = "it goes with --model, --documents, --context, --stride, --trigram, --json and --device only"
@@ -111,8 +119,6 @@ def evaluate(
             "there is nothing to evaluate on",
             "Give --src and --ref, or --text, --labelled, --tagged, --analogies",
         )
-    if context is not None or stride is not None or trigram is not None or documents != "auto":
-        raise ConfigError("evaluate", "--context, --stride, --trigram and --documents go with --text", "Leave them out")
     run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)
 
 

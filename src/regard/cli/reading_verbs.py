@@ -29,14 +29,20 @@ def tag(
     split: Annotated[
         bool, typer.Option("--split/--words", help="Cut punctuation off words. --words: words are as spaces say.")
     ] = True,
+    columns: Annotated[
+        bool, typer.Option("--columns", help="A word, a tab and its tag on each line, as in CoNLL's files.")
+    ] = False,
     as_json: JsonOption = False,
     device: DeviceOption = "auto",
 ) -> None:
     """Name the tag of every word: its part of speech, or whatever the tagger was trained on."""
     with whole_imports():
         from regard.cli.tag import run_tag
+        from regard.core.errors import ConfigError
 
-    run_tag(text, model, as_json, device, split)
+    if columns and as_json:
+        raise ConfigError("--columns", "it does not go with --json", "Give one of them")
+    run_tag(text, model, as_json, device, split, columns)
 
 
 def fill(

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli.classify import line_chunks
+from regard.cli.notes import note_unfinished
 from regard.cli.translate import as_they_come, stdin_lines
 from regard.core.errors import ConfigError
-from regard.core.files import read_json
 from regard.evaluation.classification import LabelScore
 from regard.evaluation.tagging import evaluate_tagger
-from regard.tasks.folder import RUN
+from regard.tasks.pretrained import find_model
 from regard.tasks.tagging import Tagged, TextTagger
 
 
@@ -28,11 +28,8 @@ def run_tag(
 
     A text is a line of the arguments or of standard input. Without `split`, its words are what stands between white space.
     """
-    tagger = TextTagger.load(model, device)
-    if (model / RUN).is_file():
-        status = read_json(model / RUN)
-        if isinstance(status, dict) and status.get("status") != "finished":
-            print(f"Note: the run in {model} is not finished; its best weights so far are used.", file=sys.stderr)
+    tagger = TextTagger.load(find_model(model), device)
+    note_unfinished(tagger.folder)
     if texts:
         lines: Iterable[str | None] = " ".join(texts).split("\n")
     else:
@@ -52,7 +49,7 @@ def run_evaluate_tagged(tagged: Path | str, model: Path | None, as_json: bool, d
     """Prints accuracy and F1 of a tagger on tagged text."""
     if model is None:
         raise ConfigError("--model", "no tagger comes with regard", "Give the folder of a run on tagged text")
-    report = evaluate_tagger(TextTagger.load(model, device), tagged)
+    report = evaluate_tagger(TextTagger.load(find_model(model), device), tagged)
     scores = report.scores()
     if as_json:
         plain = {**report.to_plain(), "scores": {name: score.to_plain() for name, score in scores.items()}}

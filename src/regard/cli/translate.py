@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from regard.cli.notes import note_unfinished
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
-from regard.core.files import read_json
 from regard.data.corpus import read_pairs
 from regard.data.reading.archives import packing
 from regard.data.reading.lines import decoded, refuse_other_encodings
 from regard.search.config import MAX_HYPOTHESES, SearchConfig
-from regard.tasks.folder import RUN
 from regard.tasks.lines import Translation
 from regard.tasks.pretrained import load_translator
 from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
@@ -46,13 +45,7 @@ def run_translate(
 ) -> None:
     translator = load_translator(model, device).tagged(tag)
     settings = _settings(translator, changes)
-    if translator.folder is not None and (translator.folder / RUN).is_file():
-        status = read_json(translator.folder / RUN)
-        if isinstance(status, dict) and status.get("status") != "finished":
-            print(
-                f"Note: the run in {translator.folder} is not finished; its best weights so far are used.",
-                file=sys.stderr,
-            )
+    note_unfinished(translator.folder)
     typed = not texts and sys.stdin is not None and sys.stdin.isatty()
     if texts:
         if len(texts) == 1 and Path(texts[0][:255]).is_file():

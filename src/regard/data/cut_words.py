@@ -33,21 +33,27 @@ def cut_words(text: str) -> list[str]:
 
 
 def _parts(chunk: str) -> list[str]:
+    """Goes inwards from both ends by places: a long run of marks is not copied for each of them."""
+    begin, end = 0, len(chunk)
     before: list[str] = []
     after: list[str] = []
-    while chunk and _is_mark(chunk[0]) and not _KEPT_BEFORE.match(chunk):
-        run = _run(chunk)
-        before.append(chunk[:run])
-        chunk = chunk[run:]
+    while begin < end and _is_mark(chunk[begin]) and not _KEPT_BEFORE.match(chunk, begin, end):
+        first = begin
+        while begin < end and chunk[begin] == chunk[first]:
+            begin += 1
+        before.append(chunk[first:begin])
+    address = _ADDRESS.match(chunk, begin)
     while (
-        chunk
-        and _is_mark(chunk[-1])
-        and not _is_abbreviation(chunk)
-        and not (_ADDRESS.match(chunk) and chunk[-1] == "/")
+        begin < end
+        and _is_mark(chunk[end - 1])
+        and not _is_abbreviation(chunk, begin, end)
+        and not (chunk[end - 1] == "/" and address is not None and address.end() <= end)
     ):
-        run = _run(chunk[::-1])
-        after.append(chunk[len(chunk) - run :])
-        chunk = chunk[: len(chunk) - run]
+        last = end
+        while begin < end and chunk[end - 1] == chunk[last - 1]:
+            end -= 1
+        after.append(chunk[end:last])
+    chunk = chunk[begin:end]
     words: list[str] = [chunk] if chunk else []
     if found := _CLITIC.search(chunk):
         words = [chunk[: found.start()], found[0]]
@@ -58,15 +64,11 @@ def _is_mark(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def _run(text: str) -> int:
-    """How often the first character comes at the beginning."""
-    return len(text) - len(text.lstrip(text[0]))
-
-
-def _is_abbreviation(chunk: str) -> bool:
-    if not chunk.endswith(".") or chunk.endswith(".."):
+def _is_abbreviation(chunk: str, begin: int, end: int) -> bool:
+    """Whether chunk[begin:end] is one. What has no letter before its full stop is none, however long it is."""
+    if chunk[end - 1] != "." or end - begin < 2 or not chunk[end - 2].isalpha():
         return False
-    stem = chunk[:-1]
+    stem = chunk[begin : end - 1]
     if "." in stem:
         return all(part.isalpha() and len(part) <= 2 for part in stem.split("."))
     return stem.lower() in ABBREVIATIONS or (len(stem) == 1 and stem.isalpha() and stem != "I")

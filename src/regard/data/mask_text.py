@@ -19,9 +19,9 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.core.types import UNK
-from regard.data.masking import MASK
 from regard.data.tokenizer_training import SPACE
 from regard.data.tokenizers import Tokenizer
+from regard.data.wordpiece import MASK
 
 WRITTEN = re.compile(r"\[MASK\]|<mask>")
 _BYTE_SPACE = "Ġ"  # how tokenizers of bytes write the space

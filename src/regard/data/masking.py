@@ -30,8 +30,8 @@ from regard.data.batching import Batch, BatchStream, Place
 from regard.data.draws import row_keys, shares
 from regard.data.sentence_stream import SentenceStream
 from regard.data.tokenizers import Tokenizer
+from regard.data.wordpiece import MASK
 
-MASK = "<mask>"  # the tag of tokenizers that stands for a hidden word
 HIDDEN, MASKED, CHANGED = (
     0.15,
     0.8,
@@ -85,7 +85,9 @@ class ExamplePlan:
         documents = len(stream.documents) - 1
         if pairs and documents < 2:
             what = "it is one document, and a sentence that does not follow has to come from another"
-            raise DataError("the text", what, "Set data.documents=line or blank, or model.next_sentence=false")
+            raise DataError(
+                "the text", what, "Give more text, divide it with data.documents, or set model.next_sentence=false"
+            )
         if pairs and window < 3:
             raise DataError("setting train.window", f"{window} tokens are too few for two segments", "Use 3 or more")
         self.stream, self.rows, self.window, self.seed, self.pairs = stream, rows, window, seed, pairs

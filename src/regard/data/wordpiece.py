@@ -21,7 +21,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 from regard.core.errors import TokenizerError
 from regard.core.types import SPECIALS, UNK
 
-MASK = "<mask>"
+MASK = "<mask>"  # the tag of tokenizers that stands for a hidden word
 OURS = (*SPECIALS, MASK)
 THEIRS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]")
 INSIDE = "##"  # before pieces that do not begin a word
@@ -68,7 +68,8 @@ def order_of(tokens: Sequence[str], where: object) -> list[int]:
         if token in places:
             raise TokenizerError(where, f"it has a token {token}, which regard needs for itself", _TODO)
     first = [places[token] for token in THEIRS]
-    return [*first, *(i for i in range(len(tokens)) if i not in set(first))]
+    known = set(first)
+    return [*first, *(i for i in range(len(tokens)) if i not in known)]
 
 
 def wordpiece_json(

@@ -70,6 +70,11 @@ class MaskedScore:
         return found
 
 
+def learns_next_sentence(config: Any) -> bool:
+    """Whether a model learns which text follows another, by its configuration."""
+    return getattr(config, "next_sentence", False) is True
+
+
 @torch.inference_mode()
 def score_masked(
     model: Any, stream: SentenceStream, masking: Masking, window: int, device: torch.device, *, pairs: bool
@@ -112,5 +117,5 @@ def evaluate_masked(
     window = min(known, default=USUAL_WINDOW)
     stream = stream_for_rows(texts, filler.tokenizer, window, lines=lines)
     masking = Masking.of(filler.tokenizer, window)
-    pairs = getattr(filler.model.config, "next_sentence", False) is True
+    pairs = learns_next_sentence(filler.model.config)
     return score_masked(filler.model, stream, masking, window, filler.device, pairs=pairs)

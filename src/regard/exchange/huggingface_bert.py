@@ -120,8 +120,12 @@ def read_bert(folder: Path, *, two_texts: bool = False) -> tuple[Any, TokenizerP
     theirs = checked_config(where, given, USUAL, ONLY, READ)
     if not 1 <= theirs["vocab_size"] <= 1 << 24:
         raise CheckpointError(where, f"vocab_size={theirs['vocab_size']} is out of bounds", "Check the file")
-    tokenizer, order = read_tokenizer(folder, theirs["vocab_size"])
     tensors = read_tensors(folder, _short)
+    shape = list(tensors[TABLE].shape) if TABLE in tensors else "missing"
+    if shape == "missing" or shape[:1] != [theirs["vocab_size"]]:  # before a tokenizer of so many tokens is made
+        what = f"tensor {TABLE!r} is {shape}, and vocab_size={theirs['vocab_size']}"
+        raise CheckpointError(folder, what, f"Use the weights and the {CONFIG} of one model together")
+    tokenizer, order = read_tokenizer(folder, theirs["vocab_size"])
     for copy, original in COPIES.items():
         if copy in tensors and not torch.equal(tensors.pop(copy), tensors.get(original, torch.zeros(0))):
             raise CheckpointError(folder, f"{copy} is not {original}", "Only models whose tables are tied are read")
@@ -129,6 +133,10 @@ def read_bert(folder: Path, *, two_texts: bool = False) -> tuple[Any, TokenizerP
         what = f"num_hidden_layers={theirs['num_hidden_layers']}, but there are {len(tensors)} tensors"
         raise CheckpointError(folder, what, f"Use the weights and the {CONFIG} of one model together")
     labels = _labels(given, tensors, where)
+    if two_texts and _architecture(given) != HEADED["bert-classifier"]:
+        raise ConfigError(
+            "two_texts", "only classifiers are trained on pairs of texts, and this is none", "Leave it out"
+        )
     if labels and _architecture(given) == HEADED["bert-tagger"]:
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith("pooler.")}
     config = _ours(theirs, given, tensors, where)

@@ -63,10 +63,7 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[Tokenizer, list[int] | None
     settings = settings if isinstance(settings, dict) else {}
     if about is not None:
         pieces, where = _of_json(about, path), path
-        given = settings.get("do_lower_case", pieces.lowercase)
-        if given is not pieces.lowercase:
-            what = f"do_lower_case={given!r}, but {TOKENIZER} has lowercase={pieces.lowercase}"
-            raise TokenizerError(folder / TOKENIZER_CONFIG, what, "Make them the same, as the model was trained")
+        _check_same(settings, pieces, folder)
     elif (folder / VOCABULARY).is_file():
         pieces, where = _of_list(read_vocabulary(folder / VOCABULARY), settings, folder), folder / VOCABULARY
     else:
@@ -83,6 +80,16 @@ def read_tokenizer(folder: Path, rows: int) -> tuple[Tokenizer, list[int] | None
         chinese=pieces.chinese,
     )
     return Tokenizer.from_json(text, where), order_of(tokens, where)
+
+
+def _check_same(settings: Mapping[str, Any], pieces: Pieces, folder: Path) -> None:
+    """Refuses a tokenizer_config.json that says otherwise than tokenizer.json: transformers would follow the former."""
+    names = {"do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokenize_chinese_chars": "chinese"}
+    for name, ours in names.items():
+        given, found = settings.get(name, getattr(pieces, ours)), getattr(pieces, ours)
+        if given is not found:
+            what = f"{name}={str(given)[:40]}, but {TOKENIZER} has {found}"
+            raise TokenizerError(folder / TOKENIZER_CONFIG, what, "Make them the same, as the model was trained")
 
 
 def _is_regards(about: Any) -> bool:

@@ -16,7 +16,6 @@ What config.json says of the mathematics is done or refused by name. pytorch_mod
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,9 +26,17 @@ from torch import Tensor
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError, ModelError
-from regard.core.files import load_tensors, read_json, save_tensors, write_folder, write_json
+from regard.core.files import read_json, save_tensors, write_folder, write_json
 from regard.core.types import BOS, EOS, PAD, SPECIALS
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+from regard.exchange.huggingface_files import (
+    check_free,
+    check_tensors,
+    checked_config,
+    model_type,
+    read_tensors,
+    write_run,
+)
 from regard.exchange.huggingface_gpt2_tokens import (
     check_count,
     read_tokenizer,
@@ -38,10 +45,9 @@ from regard.exchange.huggingface_gpt2_tokens import (
 )
 from regard.models.base import Writer
 from regard.models.gpt import GPT, NORM_EPS, SIZES, GPTConfig
-from regard.tasks.folder import CONFIG, DATA, FORMAT, RUN, WEIGHTS, load_model, put_weights, weights_of
+from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, load_model, put_weights, weights_of
 
-INDEX, PICKLE, GENERATION = "model.safetensors.index.json", "pytorch_model.bin", "generation_config.json"
-MOST_FILES = 1000
+GENERATION = "generation_config.json"
 ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
@@ -56,7 +62,7 @@ USUAL: dict[str, Any] = {
     "n_embd": 768,
     "n_layer": 12,
     "n_head": 12,
-    "n_inner": None,
+    "n_inner": 0,  # theirs is null: four times the width
     "activation_function": "gelu_new",
     "resid_pdrop": 0.1,
     "embd_pdrop": 0.1,
@@ -74,6 +80,7 @@ ONLY: dict[str, Any] = {
     "auto_map": None,
     "quantization_config": None,
 }
+READ = "GPT-2 as transformers' GPT2LMHeadModel computes it"
 HEAD = "lm_head.weight"
 # regard's names beside GPT-2's; those of a block are joined with its number. True: a Conv1D, whose matrix is transposed.
 WHOLE = {
@@ -118,7 +125,7 @@ def read_gpt2(folder: Path) -> tuple[GPT, TokenizerPair, dict[str, Any]]:
     if ends != expected:
         what = f"bos_token_id and eos_token_id are {ends[0]} and {ends[1]}, not {expected[0]} and {expected[1]}"
         raise CheckpointError(where, what, "Only GPT-2's own vocabulary and regard's are read")
-    tensors = _read_tensors(folder)
+    tensors = read_tensors(folder, _short)
     _check_tensors(tensors, theirs, folder)
     tables = _tables(tensors, theirs, foreign, folder)
     config = _ours(theirs, silent=foreign, tie=OUTPUT not in tables, where=where)
@@ -130,24 +137,15 @@ def read_gpt2(folder: Path) -> tuple[GPT, TokenizerPair, dict[str, Any]]:
 
 def import_gpt2(folder: Path, out: Path) -> Path:
     """Makes a run folder of a Hugging Face GPT-2 folder, for `regard.load` and all commands."""
-    _check_free(out)
+    check_free(out)
     model, tokenizers, config = read_gpt2(folder)
-
-    def fill(place: Path) -> None:
-        save_tensors(place / WEIGHTS, weights_of(model))
-        tokenizers.save(place)
-        write_json(place / CONFIG, config)
-        write_json(place / DATA, {"format": FORMAT, "imported": str(folder)})
-        write_json(place / RUN, {"format": FORMAT, "status": "finished", "imported": str(folder)})
-
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, fill)
+    write_run(out, folder, model, tokenizers, config)
     return out
 
 
 def write_gpt2(run: Path | tuple[Writer, TokenizerPair], out: Path) -> Written:
     """Writes the GPT of a run folder (or a model and its tokenizer) as files that transformers opens as GPT-2."""
-    _check_free(out)
+    check_free(out)
     model, tokenizers = load_model(run)[:2] if isinstance(run, Path) else run
     config = model.config
     _check_expressible(config)
@@ -193,37 +191,15 @@ def _names(layers: int) -> Iterator[tuple[str, str, bool]]:
             yield f"decoder.{i}.{our}", f"h.{i}.{their}", turned
 
 
-def _check_free(out: Path) -> None:
-    if not out.name or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise CheckpointError(out, "there is something already", "Give the name of a new folder")
-
-
 def _read_config(folder: Path) -> dict[str, Any]:
     """config.json with what it leaves out, checked."""
     where = folder / CONFIG
-    if not folder.is_dir():
-        raise CheckpointError(folder, "there is no such folder", "Give a folder with a GPT-2 in Hugging Face's files")
-    given = read_json(where)
-    if not isinstance(given, dict):
-        raise CheckpointError(where, "it is not the configuration of a model", "Give a Hugging Face GPT-2 folder")
-    kind = given.get("model_type")
+    kind = model_type(folder)
     if kind != "gpt2":
-        what = "it has no model_type" if kind is None else f"model_type={str(kind)[:60]!r} is not a GPT-2"
+        what = "it has no model_type" if kind is None else f"model_type={kind[:60]!r} is not a GPT-2"
         raise CheckpointError(where, what, 'Give a folder whose config.json says "model_type": "gpt2"')
-    for name, value in ONLY.items():
-        found = given.get(name, value)
-        same = math.isclose(found, value) if type(value) is type(found) is float else found == value
-        if not same:
-            todo = "Only GPT-2 as transformers' GPT2LMHeadModel computes it is read"
-            raise CheckpointError(where, f"{name}={str(found)[:60]!r} is not supported", todo)
-    theirs = {name: given.get(name, value) for name, value in USUAL.items()}
-    if theirs["n_inner"] is None:
-        theirs["n_inner"] = 0
-    for name, value in theirs.items():
-        kind = bool if name == "tie_word_embeddings" else str if name == "activation_function" else int
-        allowed = (int, float) if name.endswith("_pdrop") else (kind,)
-        if type(value) not in allowed:
-            raise CheckpointError(where, f"{name}={str(value)[:60]!r} is not supported", "Check the file")
+    given = {name: value for name, value in read_json(where).items() if name != "n_inner" or value is not None}
+    theirs = checked_config(where, given, USUAL, ONLY, READ)
     if theirs["activation_function"] not in ACTIVATIONS:
         what = f"activation_function={theirs['activation_function'][:60]!r} is not supported"
         raise CheckpointError(where, what, f"Known are {', '.join(ACTIVATIONS)}")
@@ -297,69 +273,32 @@ def _check_expressible(config: Any) -> None:
             raise ModelError("the model", what, f"Only {' or '.join(map(str, dict.fromkeys(allowed)))} can be written")
 
 
-def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All weights by GPT-2's names without prefix, in float32; masks that old files keep among them are left out."""
-    if (folder / WEIGHTS).is_file():
-        files = [WEIGHTS]
-    elif (folder / INDEX).is_file():
-        index = read_json(folder / INDEX)
-        places = index.get("weight_map") if isinstance(index, dict) else None
-        if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-            raise CheckpointError(folder / INDEX, "it does not say which file has which weight", "Restore it")
-        files = sorted(set(places.values()))
-        if (
-            any(Path(name).name != name or not name.endswith(".safetensors") for name in files)
-            or len(files) > MOST_FILES
-        ):
-            raise CheckpointError(folder / INDEX, "it names files that are not parts of a model", "Restore it")
-    elif (folder / PICKLE).is_file():
-        todo = (
-            "Open it once with transformers in a safe place, and save it with save_pretrained(safe_serialization=True)"
-        )
-        raise CheckpointError(folder / PICKLE, "it is a pickle, which can run any program when opened", todo)
-    else:
-        raise CheckpointError(folder, f"it has no {WEIGHTS}", "Give a folder with a GPT-2 in Hugging Face's files")
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        for name, tensor in load_tensors(folder / file).items():
-            short = name.removeprefix("transformer.")
-            if short.endswith((".attn.bias", ".attn.masked_bias")):
-                continue
-            if short in tensors:
-                raise CheckpointError(folder / file, f"tensor {short!r} is there twice", "Restore the files")
-            if not tensor.is_floating_point():
-                raise CheckpointError(folder / file, f"tensor {name!r} holds {tensor.dtype}", "Use plain weights")
-            tensors[short] = tensor.float()
-    return tensors
+def _short(name: str) -> str | None:
+    """GPT-2's name of a weight without prefix; masks that old files keep among the weights are left out."""
+    short = name.removeprefix("transformer.")
+    return None if short.endswith((".attn.bias", ".attn.masked_bias")) else short
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], theirs: Mapping[str, Any], folder: Path) -> None:
     """Names and shapes against config.json, before anything is built from it."""
-    advice = f"Use the weights and the {CONFIG} of one model together"
     layers, width = theirs["n_layer"], theirs["n_embd"]
     if not 1 <= layers <= min(len(tensors), SIZES["layers"][1]):
-        raise CheckpointError(folder, f"n_layer={layers}, but there are {len(tensors)} tensors", advice)
+        what = f"n_layer={layers}, but there are {len(tensors)} tensors"
+        raise CheckpointError(folder, what, f"Use the weights and the {CONFIG} of one model together")
     inner = theirs["n_inner"] or 4 * width
     wide = {"attn.c_attn": 3 * width, "mlp.c_fc": inner}
-    expected: dict[str, list[int]] = {TABLE: [theirs["vocab_size"], width]}
+    expected: dict[str, tuple[int, ...]] = {TABLE: (theirs["vocab_size"], width)}
     for _, their, turned in _names(layers):
         part = ".".join(their.split(".")[-3:-1])
         if their == "wpe.weight":
-            expected[their] = [theirs["n_positions"], width]
+            expected[their] = (theirs["n_positions"], width)
         elif turned:  # Conv1D: [from, to]
-            expected[their] = [inner if part == "mlp.c_proj" else width, wide.get(part, width)]
+            expected[their] = (inner if part == "mlp.c_proj" else width, wide.get(part, width))
         else:
-            expected[their] = [wide.get(part, width)]
+            expected[their] = (wide.get(part, width),)
     if HEAD in tensors or not theirs["tie_word_embeddings"]:
         expected[HEAD] = expected[TABLE]
-    missing, foreign = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
-    if missing or foreign:
-        what = f"tensor {missing[0]!r} is missing" if missing else f"tensor {foreign[0]!r} is not one of a GPT-2"
-        raise CheckpointError(folder, what, advice)
-    for name, shape in expected.items():
-        if list(tensors[name].shape) != shape:
-            what = f"tensor {name!r} has shape {list(tensors[name].shape)}, {CONFIG} says {shape}"
-            raise CheckpointError(folder, what, advice)
+    check_tensors(tensors, expected, "GPT-2", folder)
 
 
 def _tables(tensors: Mapping[str, Tensor], theirs: Mapping[str, Any], foreign: bool, folder: Path) -> dict[str, Tensor]:

@@ -24,7 +24,8 @@ Departs (from the papers, and from their C code, whose defaults are the defaults
 - Up to some thousand words are gone through at once, as matrix products, and their gradients added up
   (`training/word2vec_updates.py`); words that come more than a few times among them have a lower rate, so that the sum does not
   overshoot. The C code changes its vectors after each pair.
-- Nodes near the root of the tree are met by nearly all words of such a batch: beyond 256 changes at once, their rate is lowered.
+- Nodes near the root of the tree are met by nearly all words of such a batch: beyond 256 changes at once, or
+  fewer in a text of few words, their rate is lowered.
 - In skip-gram with negative sampling the word in the middle is the input, as in the paper; in the C code, the words around it.
   Over a text, both are the same pairs. With the tree it is as in the C code.
 - σ is computed; the C code has a table, of [-6, 6], beyond which the tree's nodes are not changed. P_n is exact: the C code has a

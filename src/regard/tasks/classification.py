@@ -19,10 +19,9 @@ from regard.data.labelled_tokens import token_rows
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.classifier import Classifier
 from regard.tasks.folder import load_model
+from regard.tasks.row_batches import row_batches
 
 MAX_CHARACTERS = 1_000_000  # of a text
-BATCH_TOKENS = {"cpu": 4096}
-BATCH_TOKENS_ELSEWHERE = 65536
 
 
 class Guess(NamedTuple):
@@ -147,19 +146,11 @@ class TextClassifier:
     def log_probs(self, rows: Sequence[Sequence[int]]) -> Float[np.ndarray, "N L"]:
         """Log-probabilities of all labels for rows of tokens."""
         found = np.empty((len(rows), len(self.labels)))
-        budget = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS_ELSEWHERE)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        begin = 0
-        while begin < len(order):
-            end = begin + 1
-            while end < len(order) and (end - begin + 1) * len(rows[order[end]]) <= budget:
-                end += 1
-            places = order[begin:end]
+        for places in row_batches([len(row) for row in rows], self.device):
             source = pad_rows([rows[i] for i in places]).to(self.device)
             hidden = self.model(source, torch.full((len(places), 1), PAD, device=self.device)).hidden
             scores: Tensor = self.model.output.scores(hidden)[:, 0, 1:]  # not the one of none
             found[places] = scores.double().cpu().numpy()
-            begin = end
         return found
 
     def _check(self, texts: Sequence[str], second: Sequence[str] | None, first: int) -> None:

@@ -62,7 +62,8 @@ class TextComposer:
         chosen = choose_device(device)
         model, tokenizers, config = load_model(folder)
         settings = configuration.build(SearchConfig, config.get("search", {}), "search")
-        return cls(model, tokenizers, labels_of(config, folder), settings, device=chosen, folder=folder)
+        labels = labels_of(config, folder) if "composes" in model.capabilities else ()
+        return cls(model, tokenizers, labels, settings, device=chosen, folder=folder)
 
     def write(
         self,

@@ -126,7 +126,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(
             folder, "the run has no weights yet", f"Go on with `regard train --resume {quoted(folder)}`"
         )
-    sections = [config.get(name, {}) for name in ("data", "tokenizer", "search", "vocabulary")]
+    sections = [config.get(name, {}) for name in ("data", "tokenizer", "train", "search", "vocabulary")]
     if not all(isinstance(section, dict) for section in sections) or not isinstance(
         config.get("usual_source_length", 0), int
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -22,10 +22,9 @@ from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.base import Recorder
 from regard.models.reader import MaskedModel
 from regard.tasks.folder import load_model
+from regard.tasks.row_batches import row_batches
 
 MAX_CHARACTERS = 1_000_000  # of a text
-BATCH_TOKENS = {"cpu": 4096}
-BATCH_TOKENS_ELSEWHERE = 65536
 _WORD = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]")
 Pooling = Literal["mean", "first"]
 
@@ -142,7 +141,8 @@ class MaskedText:
                 owners.append(number)
         sums: np.ndarray | None = None
         counts = np.zeros((len(rows), 1))
-        for places, source in self._batches(parts):
+        for places in row_batches([len(part) for part in parts], self.device):
+            source = pad_rows([parts[i] for i in places]).to(self.device)
             vectors, sizes = self._pooled(source, pooling)
             if sums is None:
                 sums = np.zeros((len(rows), vectors.shape[1]))
@@ -195,19 +195,6 @@ class MaskedText:
             kept = keep[..., None]
             summed: Tensor = states.double().masked_fill(~kept, 0.0).sum(1)
             return summed.cpu().numpy(), kept.sum(1).cpu().numpy()
-
-    def _batches(self, rows: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Padded]]:
-        """Rows of similar lengths together, with their numbers."""
-        budget = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS_ELSEWHERE)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        begin = 0
-        while begin < len(order):
-            end = begin + 1
-            while end < len(order) and (end - begin + 1) * len(rows[order[end]]) <= budget:
-                end += 1
-            places = order[begin:end]
-            yield places, pad_rows([rows[i] for i in places]).to(self.device)
-            begin = end
 
     def _rows(self, texts: Sequence[str], first: int = 1) -> list[list[int]]:
         for number, text in enumerate(texts, start=first):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast, overload
 
@@ -14,14 +14,13 @@ from regard.core.device import choose_device
 from regard.core.errors import DataError, ModelError
 from regard.core.types import pad_rows
 from regard.data.cut_words import cut_words
-from regard.data.tagged_tokens import Pieces, Window, WordEncoder, WordRow, row_of, windows_of
+from regard.data.tagged_tokens import Pieces, Window, WordEncoder, row_of, windows_of
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.reader import Tagger
 from regard.tasks.folder import load_model
+from regard.tasks.row_batches import row_batches
 
 MAX_CHARACTERS = 1_000_000  # of a text
-BATCH_TOKENS = {"cpu": 4096}
-BATCH_TOKENS_ELSEWHERE = 65536
 
 
 class Tagged(NamedTuple):
@@ -151,7 +150,7 @@ class TextTagger:
             (place, window) for place, one in enumerate(sentences) for window in windows_of(one, self.most)
         ]  # fmt: skip
         rows = [row_of(sentences[place][window.begin : window.end], self.most) for place, window in spans]
-        for chosen in self._batches(rows):
+        for chosen in row_batches([len(row.tokens) for row in rows], self.device):
             source = pad_rows([rows[i].tokens for i in chosen]).to(self.device)
             places = pad_rows([rows[i].places for i in chosen]).tokens.to(self.device)
             scores = self.model.output.scores(self.model(source, places).hidden)[..., 1:]  # not the one of none
@@ -169,18 +168,6 @@ class TextTagger:
                 if gold is not None:
                     _put(found[place].right, gold[row], window)
         return found
-
-    def _batches(self, rows: Sequence[WordRow]) -> Iterator[list[int]]:
-        """Rows of about the same length, at most so many tokens at once."""
-        budget = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS_ELSEWHERE)
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i].tokens))
-        begin = 0
-        while begin < len(order):
-            end = begin + 1
-            while end < len(order) and (end - begin + 1) * len(rows[order[end]].tokens) <= budget:
-                end += 1
-            yield order[begin:end]
-            begin = end
 
 
 def _put(into: np.ndarray, row: np.ndarray, window: Window) -> None:

@@ -20,6 +20,7 @@ from regard.models.classifier import Classifier
 from regard.tasks.classification import TextClassifier
 from regard.tasks.folder import DATA
 from regard.training.config import build_run_config
+from regard.training.first_vectors import sizes_for_vectors
 from regard.training.labelled_sizes import choose_labelled_sizes
 from regard.training.labelled_text import LabelledStore, LabelledText
 from regard.training.labelling_parts import (
@@ -98,7 +99,10 @@ def _sizes(corpus: LabelledCorpus, values: dict[str, Any], fine_tuning: bool) ->
     cpu = choose_device(given.train.device).type != "cuda"
     steps = given.train.steps if "steps" in values.get("train", {}) else None
     characters = sum(map(len, (*corpus.train.texts, *corpus.train.seconds)))
-    return choose_labelled_sizes(len(corpus.train), characters, given.model, cpu, fine_tuning=fine_tuning, steps=steps)
+    chosen = choose_labelled_sizes(
+        len(corpus.train), characters, given.model, cpu, fine_tuning=fine_tuning, steps=steps
+    )
+    return chosen if fine_tuning else sizes_for_vectors(chosen, given.train.vectors)
 
 
 def _record(folder: Path, corpus: LabelledCorpus) -> None:

@@ -25,7 +25,7 @@ class TrainConfig:
     batch_tokens: int = 4096  # per micro-batch: rows times the longer side, padding included
     accumulate: int = 1  # micro-batches per step
     max_tokens: int = 200  # longer sentences are left out of training; what classifiers read is cut
-    window: int = 0  # language models: tokens of a row, as far as errors flow back; 0: the model's context, or 64
+    window: int = 0  # language and masked models: tokens of a row; 0: what the model's context has room for, or 64
     seed: int = 1
     mixed_lengths: bool = False  # batches of texts of any lengths, with more padding: for model.normalise=batch
     vectors: str = ""  # a file of word vectors (word2vec's text or binary format) that the embedding table begins with

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,16 @@ from regard.tasks.word_vectors import WordVectors
 from regard.training.progress import Reporter
 
 WIDTHS = ("embedding", "words", "width")  # settings that say how wide a table of words is; the first that does
+MOST_WORDS = 30_000  # of the vocabulary of a new model
+
+
+def sizes_for_vectors(chosen: dict[str, Any], vectors: str) -> dict[str, Any]:
+    """Settings chosen for a new model, so that they fit the vectors it begins with: whole words, and a table as wide."""
+    name = next((name for name in WIDTHS if name in chosen.get("model", {})), None)
+    if not vectors or name is None:
+        return chosen
+    model = {**chosen["model"], name: _width_of(from_home(vectors))}
+    return {**chosen, "tokenizer": {"kind": "word", "size": MOST_WORDS}, "model": model}
 
 
 def begin_with_vectors(
@@ -73,6 +84,10 @@ def put_vectors(model: nn.Module, tokenizers: TokenizerPair, vectors: str, repor
         told()
     report.say(f"{len(pairs):,} of {known:,} words have vectors in {vectors}.")
     return len(pairs)
+
+
+def _width_of(path: Path) -> int:
+    return WordVectors.load(path).width if path.is_dir() else vectors_width(path)
 
 
 def _tables(model: nn.Module, tokenizers: TokenizerPair) -> tuple[Tokenizer, dict[str, nn.Embedding]]:

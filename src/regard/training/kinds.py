@@ -30,7 +30,7 @@ TEXT = Kind(
     "gpt",
     "learns from plain text",
     "give --text, or set data.text",
-    {**_NO_PAIRS, "train": ("max_tokens", "valid_sentences")},
+    {**_NO_PAIRS, "train": ("max_tokens", "valid_sentences", "mixed_lengths")},
 )
 LABELLED = Kind(
     "labelled",

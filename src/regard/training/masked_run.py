@@ -13,10 +13,11 @@ from regard.core.device import choose_device
 from regard.core.errors import ConfigError, TokenizerError
 from regard.core.files import MANIFEST, write_json, write_manifest
 from regard.data.documents import TextCorpus, load_text
-from regard.data.masking import MASK, Masking, stream_for_rows
+from regard.data.masking import Masking, stream_for_rows
 from regard.data.sentence_stream import SentenceStream, documents_are_lines
 from regard.data.tokenizers import TokenizerPair
-from regard.evaluation.masked import score_masked
+from regard.data.wordpiece import MASK
+from regard.evaluation.masked import learns_next_sentence, score_masked
 from regard.evaluation.metrics import Score
 from regard.models.base import Writer
 from regard.models.reader import MaskedModel
@@ -93,11 +94,6 @@ def run_masked(folder: Path, request: dict[str, Any], saved: dict[str, Any], rep
         return found
 
     return go_through(folder, request, trainer, test, counts)
-
-
-def learns_next_sentence(config: Any) -> bool:
-    """Whether a model learns which text follows another, by its configuration."""
-    return getattr(config, "next_sentence", False) is True
 
 
 def check_masked_settings(config: RunConfig, valid: int) -> None:

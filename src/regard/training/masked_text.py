@@ -6,12 +6,11 @@ from regard.core.errors import ConfigError
 from regard.data.batching import Place
 from regard.data.masking import ExamplePlan, MaskedBatches, Masking
 from regard.data.sentence_stream import SentenceStream
+from regard.evaluation.masked import USUAL_WINDOW
 from regard.models.base import Writer
 from regard.models.reader import MaskedModel
 from regard.training.config import TrainConfig
 from regard.training.texts import rows_of
-
-USUAL_WINDOW = 126  # tokens of a row, where neither settings nor the model say how many
 
 
 class MaskedTrainingText:

@@ -10,12 +10,14 @@ from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
 from regard.data.addresses import DATASETS, is_path
 from regard.data.prepared import from_home
+from regard.models.base import MODELS, Capability
 from regard.tasks.folder import CONFIG, read_config
 from regard.training.config import RunConfig, build_run_config, read_recipe
 from regard.training.kinds import KINDS, LABELLED, PAIRS, TAGGED, TEXT, begins_with, kind_given, kind_read, model_after
 from regard.training.model_section import DEFAULT, build_model_config, config_class, settings_of
 from regard.training.sizes import heads_for
 
+WRITING: frozenset[Capability] = frozenset({"continues", "composes"})  # beside translators
 # what fine-tuning may change of a model
 CHANGED = (
     "dropout", "attention_dropout", "activation_dropout", "classifier_dropout", "weight_dropout", "variational", "auxiliary"
@@ -104,8 +106,12 @@ def _check_kind(config: RunConfig, values: Mapping[str, Any]) -> None:
     wrong = [(section, key) for section, keys in given.idle.items() for key in keys if key in values.get(section, {})]
     if given is not PAIRS:
         wrong += [("augment", key) for key in values.get("augment", {})]
+    if given is not PAIRS and not MODELS.get(name).capabilities & WRITING:
+        wrong += [("search", key) for key in values.get("search", {})]
     for section, key in wrong:
-        raise ConfigError(f"setting {section}.{key}", "it is for sentence pairs, and does nothing here", "Leave it out")
+        why = f"it does nothing for {'plain' if given is TEXT else given.name} text"
+        why = f"{name} writes no text" if section == "search" else why
+        raise ConfigError(f"setting {section}.{key}", why, "Leave it out")
 
 
 def nested(settings: str | Mapping[str, Any] | Iterable[str]) -> dict[str, Any]:

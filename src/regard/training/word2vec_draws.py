@@ -19,6 +19,8 @@ GROUP = 128  # words that share their negatives
 # threads: from 1024 words at once on, skip-gram diverged before rates were lowered.
 MOST_WORDS, MOST_SAME = 2048, 10.0
 MOST_CHANGES = {"skipgram": 4.0, "cbow": 8.0}
+# Of changes of one node near the root at once, those by the same word. CBOW over 50 words in a circle held at 0.64, not at 1.28.
+MOST_TOP_SAME = 0.6
 
 
 def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
@@ -148,11 +150,12 @@ class WordDraws:
 def tree_tables(model: Word2Vec, counts: Tensor, device: torch.device) -> TreeTables:
     """The tables of a model's tree, for a text of these counts."""
     paths = model.paths()
-    chance = parts_kept(counts, model.config.sample)[:, None].expand_as(paths.nodes)
+    parts = parts_kept(counts, model.config.sample)
+    chance = parts[:, None].expand_as(paths.nodes)
     inside = paths.signs != 0
     often = torch.zeros(len(model.nodes.weight), dtype=torch.float64)
     often.index_add_(0, paths.nodes[inside], chance[inside])
     pairs = (
         model.config.window + 1 if model.config.architecture == "skipgram" else 1
     )  # a word is told from so many vectors
-    return TreeTables(paths, pairs * often[:TOP], device)
+    return TreeTables(paths, pairs * often[:TOP], device, MOST_TOP_SAME / float(parts.square().sum()))

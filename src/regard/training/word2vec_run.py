@@ -135,7 +135,7 @@ def _sizes(corpus: TextCorpus, values: dict[str, Any], fine_tuning: bool) -> dic
     given, train = build_run_config(values), values.get("train", {})
     kind = given.tokenizer.kind if fine_tuning or "kind" in values.get("tokenizer", {}) else "word"
     return choose_word2vec_sizes(
-        count_words(corpus.train, kind),
+        count_words(corpus.train, kind) + len(corpus.train),  # the end of a document is a place, too
         given.model.architecture,
         kind,
         fine_tuning,

@@ -25,7 +25,9 @@ from regard.training.word2vec_draws import WordDraws, most_threads
 from regard.training.word2vec_text import WordText
 from regard.training.word2vec_updates import Measured, Update, update_for
 
-MOST_LOSS = 3.0  # of a step, as a multiple of what it is before anything is learnt
+MOST_LOSS = (
+    10.0  # of a step, as a multiple of what it is before anything is learnt: a run from another may begin with some
+)
 
 
 class NothingCarried:

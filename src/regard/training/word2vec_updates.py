@@ -33,8 +33,8 @@ class TreeTables:
     A node's number is larger than its parent's, so the nodes below are the rest of each path.
     """
 
-    def __init__(self, paths: Paths, often: Tensor, device: torch.device):
-        """`often`: how many times each of the top nodes is met, for each word that is told."""
+    def __init__(self, paths: Paths, often: Tensor, device: torch.device, most: float = math.inf):
+        """`often`: how many times each of the top nodes is met, for each word that is told; `most`: changes of one at once."""
         top = len(often)
         inside = (paths.nodes < top) & (paths.signs != 0)
         signs = torch.zeros(len(paths.nodes), top + 1, dtype=torch.int8)  # the last is for all that is not at the top
@@ -43,13 +43,13 @@ class TreeTables:
         self.above, self.longest = inside.sum(1).to(device), paths.nodes.shape[1]
         self.below = paths.lengths.to(device) - self.above
         self.nodes, self.left = paths.nodes.view(-1).to(device), (paths.signs > 0).float().view(-1).to(device)
-        self.often = often.float().to(device)
+        self.often, self.most = often.float().to(device), min(MOST_TOP_CHANGES, most)
         self._rates: dict[int, Tensor] = {}
 
     def rates(self, words: int) -> Tensor:
         """By how much the rate of the top nodes is lowered, [TOP, 1]: beyond so many changes at once, they overshoot."""
         if words not in self._rates:
-            self._rates[words] = (MOST_TOP_CHANGES / (words * self.often)).clamp(max=1)[:, None]
+            self._rates[words] = (self.most / (words * self.often)).clamp(max=1)[:, None]
         return self._rates[words]
 
 

@@ -93,6 +93,11 @@ def test_nearest_and_analogy_list_words_with_cosines(command, vectors):
     assert {one["word"] for one in plain["answers"]} == {"river", "water"}
 
 
+def test_the_table_of_the_bundled_model_is_known_by_its_name(command):
+    assert len(command("nearest", "house", "--model", "tatoeba-en-de", "--top", 3).lines) == 3
+    assert command("embed", "house", "--model", "tatoeba-en-de").code == 0
+
+
 def test_evaluate_shows_sections_and_correlations(command, vectors, tmp_path):
     (tmp_path / "questions.txt").write_text(": things\nbank river money water\nbank river money tree\n")
     (tmp_path / "alike.csv").write_text("word1,word2,score\nbank,river,5\nbank,the,0\nriver,water,9\nbank,tree,3\n")

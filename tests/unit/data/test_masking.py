@@ -142,7 +142,7 @@ class TestSegments:
 
     def test_one_document_has_no_other(self):
         stream = SentenceStream(STREAM.tokens, STREAM.begins, np.array([0, SENTENCES]))
-        with pytest.raises(DataError, match=r"it is one document.*data\.documents=line"):
+        with pytest.raises(DataError, match=r"it is one document.*divide it with data\.documents"):
             plan(stream)
         plan(stream, pairs=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -116,3 +117,10 @@ def test_text_is_cut_into_words(text, words):
 def test_cutting_loses_no_character():
     text = "\"'tis\" (a.b.) ...x... e.g., l'eau -- [z]'s don't' %5% __init__ n't 's"
     assert "".join(cut_words(text)) == "".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["!?" * 150_000, "x" + ".!" * 150_000, "a" * 150_000 + "/!" * 75_000])
+def test_the_time_of_cutting_grows_with_the_text_and_not_with_its_square(text):
+    began = time.process_time()
+    assert "".join(cut_words(text)) == text
+    assert time.process_time() - began < 3  # tenths of a second, where the square would be half a minute

@@ -16,7 +16,7 @@ from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.evaluation.classification import evaluate_classifier
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.gpt_classifier import GPTClassifier, GPTClassifierConfig
-from regard.tasks import classification
+from regard.tasks import row_batches
 from regard.tasks.classification import TextClassifier
 from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 
@@ -83,7 +83,7 @@ def test_probabilities_are_those_of_the_model(classifier, tokenizers):
 
 def test_batches_change_nothing(classifier, monkeypatch):
     together = classifier.probabilities(TEXTS)
-    monkeypatch.setitem(classification.BATCH_TOKENS, "cpu", 3)
+    monkeypatch.setitem(row_batches.BATCH_TOKENS, "cpu", 3)
     np.testing.assert_allclose(classifier.probabilities(TEXTS), together, atol=1e-6)
     np.testing.assert_allclose(classifier.probabilities(TEXTS[::-1]), together[::-1], atol=1e-6)
 

@@ -20,7 +20,7 @@ from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.evaluation.masked import evaluate_masked, score_masked
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT, GPTConfig
-from regard.tasks import masked
+from regard.tasks import row_batches
 from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 from regard.tasks.masked import MaskedText, WordSpan
 
@@ -147,7 +147,7 @@ class TestEmbed:
     @pytest.mark.parametrize("pooling", ["mean", "first"])
     def test_a_text_is_the_same_alone_and_among_others(self, filler, monkeypatch, pooling):
         together = filler.embed(TEXTS, pooling)
-        monkeypatch.setitem(masked.BATCH_TOKENS, "cpu", 7)  # few at a time
+        monkeypatch.setitem(row_batches.BATCH_TOKENS, "cpu", 7)  # few at a time
         np.testing.assert_allclose(filler.embed(TEXTS, pooling), together, atol=1e-5)
         alone = np.concatenate([filler.embed([text], pooling) for text in TEXTS])
         np.testing.assert_allclose(alone, together, atol=1e-5)

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import nn
 
+from regard.cli.reading_verbs import tag
 from regard.cli.tag import run_evaluate_tagged, run_tag
-from regard.core.errors import ConfigError, DataError, ModelError
-from regard.core.files import save_tensors, write_json, write_manifest
+from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from regard.core.files import read_json, save_tensors, write_json, write_manifest
 from regard.core.types import PAD, Padded
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.evaluation.tagging import evaluate_tagger
@@ -19,7 +20,7 @@ from regard.layers.output import SoftmaxOutput
 from regard.models.base import Limits
 from regard.models.reader import Tagger
 from regard.models.recurrent_tagger import RecurrentTagger, RecurrentTaggerConfig
-from regard.tasks import tagging
+from regard.tasks import row_batches
 from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 from regard.tasks.tagging import TextTagger
 
@@ -84,7 +85,7 @@ def test_batches_change_no_tag(tokenizers, monkeypatch):
     draw = np.random.default_rng(1)
     texts = [list(draw.choice(WORDS, draw.integers(1, 12))) for _ in range(30)]
     together = tagger.tag(texts)
-    monkeypatch.setitem(tagging.BATCH_TOKENS, "cpu", 7)
+    monkeypatch.setitem(row_batches.BATCH_TOKENS, "cpu", 7)
     tagger.model.calls.clear()
     alone = tagger.tag(texts)
     assert all(rows * width <= 7 or rows == 1 for rows, width in tagger.model.calls)
@@ -170,12 +171,24 @@ def test_the_verb_writes_words_with_their_tags(folder, capsys):
     assert capsys.readouterr().out.splitlines()[0] == " ".join(f"{one.word}/{one.tag}" for one in expected)
     run_tag(["the cat."], folder, False, "cpu", split=False)
     assert [part.rpartition("/")[0] for part in capsys.readouterr().out.split()] == ["the", "cat."]
-    run_tag(["the cat."], folder, False, "cpu", columns=True)
+    tag(folder, ["the cat."], columns=True, device="cpu")
     assert capsys.readouterr().out.splitlines() == [*(f"{one.word}\t{one.tag}" for one in expected), ""]
     run_tag(["the cat."], folder, True, "cpu")
     plain = json.loads(capsys.readouterr().out)
     assert plain["text"] == "the cat."
     assert [tuple(word.values()) for word in plain["words"]] == [tuple(one) for one in expected]
+
+
+def test_the_verb_writes_columns_or_json(folder):
+    with pytest.raises(ConfigError, match="does not go with --json"):
+        tag(folder, ["the cat."], columns=True, as_json=True)
+
+
+def test_a_folder_that_lies_about_its_training_is_refused(folder):
+    write_json(folder / CONFIG, {**read_json(folder / CONFIG), "train": [1]})
+    write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
+    with pytest.raises(CheckpointError, match="not a configuration that regard wrote"):
+        TextTagger.load(folder, "cpu")
 
 
 def test_evaluation_reads_the_column_that_was_trained_on(folder, tmp_path, capsys):

@@ -20,7 +20,8 @@ from regard.tasks.folder import load_model
 from regard.tasks.word_vectors import WordVectors
 from regard.training.averaging import MovingAverage
 from regard.training.config import TrainConfig
-from regard.training.first_vectors import begin_with_vectors, put_vectors
+from regard.training.first_vectors import begin_with_vectors, put_vectors, sizes_for_vectors
+from regard.training.labelled_sizes import choose_labelled_sizes
 from regard.training.optim import Optimizer
 from regard.training.progress import Reporter
 
@@ -218,3 +219,15 @@ def test_a_run_begins_with_vectors_and_goes_on_without_the_file(labelled, vector
     regard.resume(tmp_path / "stopped", report=Reporter(quiet=True))
     whole, stopped = (load_tensors(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
     assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+
+
+@pytest.mark.parametrize("name", ["kim", "recurrent-classifier"])
+def test_sizes_are_chosen_to_fit_the_vectors(vectors, name):
+    """Neither pieces of words nor another width: a file would give few words a vector, or none."""
+    config = MODELS.get(name).Config()
+    chosen = choose_labelled_sizes(1000, 100_000, config, cpu=True)
+    fitted = sizes_for_vectors(chosen, vectors(["the", "dog"], 36))
+    assert fitted["tokenizer"]["kind"] == "word"
+    assert fitted["model"]["width" if name == "kim" else "embedding"] == 36
+    assert fitted["train"] == chosen["train"]
+    assert sizes_for_vectors(chosen, "") == chosen

@@ -52,10 +52,19 @@ def test_more_text_more_model_and_whole_words_more_vocabulary():
         ("train.valid_sentences=10", "text"),
         ("augment.typos=0.1", "labelled"),
         ("train.valid_sentences=3", "labelled"),
+        ("train.mixed_lengths=true", "text"),
     ],
 )
 def test_settings_of_pairs_are_refused(tmp_path, setting, kind):
     (tmp_path / "a.txt").write_text("a\tone two\nb\tthree four\n")
     files = {kind: str(tmp_path / "a.txt")}
-    with pytest.raises(ConfigError, match=f"{setting.partition('=')[0]}: it is for sentence pairs"):
+    with pytest.raises(ConfigError, match=f"{setting.partition('=')[0]}: it does nothing for (plain|labelled) text"):
         regard.train(out=tmp_path / "run", settings=[setting], report=Reporter(quiet=True), **files)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("text", "bert"), ("labelled", "kim"), ("tagged", "recurrent-tagger")])
+def test_a_model_that_writes_nothing_refuses_how_to_search(tmp_path, kind, name):
+    (tmp_path / "a.txt").write_text("a\tone\nb\ttwo\n")
+    settings = [f"model.name={name}", "search.beam=3"]
+    with pytest.raises(ConfigError, match=rf"search\.beam: {name} writes no text"):
+        regard.train(out=tmp_path / "run", settings=settings, **{kind: str(tmp_path / "a.txt")})

@@ -1,0 +1,29 @@
+"""A model of another kind than a verb needs is refused in one sentence that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from regard.cli.exchange_verbs import export
+from regard.cli.reading_verbs import fill, tag
+from regard.cli.text_verbs import generate
+from regard.core.errors import ModelError
+from regard.tasks.pretrained import BUNDLED, bundled_model
+
+
+@pytest.mark.parametrize("model", [Path(BUNDLED), bundled_model()], ids=["name", "folder"])
+def test_a_translator_neither_tags_nor_fills_nor_writes_from_labels(model):
+    with pytest.raises(ModelError, match="no tagger"):
+        tag(model, ["a text"], device="cpu")
+    with pytest.raises(ModelError, match="fills in no words"):
+        fill(model, ["a [MASK]"], device="cpu")
+    with pytest.raises(ModelError, match="does not write from labels"):
+        generate(label="good", model=model, device="cpu")
+
+
+def test_only_a_gpt_and_a_bert_become_checkpoints_of_hugging_face(tmp_path):
+    with pytest.raises(ModelError, match="neither a GPT nor a BERT"):
+        export(Path(BUNDLED), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
