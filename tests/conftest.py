@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import zlib
@@ -19,6 +20,8 @@ import pytest
 
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a script: tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["REGARD_CACHE"] = str(Path(tempfile.gettempdir()) / f"regard-tests-{os.getpid()}")  # not the user's own
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
