@@ -1,4 +1,4 @@
-"""One change of word2vec's tables, for some hundred words at once: gradients written out by hand, as matrix products.
+"""One change of word2vec's tables, for up to some thousand words at once: gradients written out by hand, as matrix products.
 
 The words come in chunks of L, and their windows as bands of matrices (`layers/word_windows.py`). Rows are gathered from the
 tables once for each word, and their gradients, summed over all pairs, are added to the tables at the end. Of log σ(x) the
