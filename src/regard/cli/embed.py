@@ -41,14 +41,16 @@ def run_embed(
     if in_context:
         if reader is None:
             what = "its vectors are of words alone, the same in every sentence"
-            raise ConfigError(
-                f"--model {model}", what, "Give the run folder of a model that reads sentences, such as a BERT"
-            )
+            if (name := _name_of_others(model)) is not None:
+                what = f"of {name} only the table of words can be had, which is the same in every sentence"
+            raise ConfigError(f"--model {model}", what, "Give the run folder of a bert")
         lines = texts or list(stdin_lines())
         static = WordVectors.load(vectors) if vectors is not None else None
         show_uses(compare_uses(reader, lines, in_context, static), as_json)
         return
     give = _words_given(WordVectors.load(find_model(model))) if reader is None else _texts_given(reader)
+    if reader is None and (name := _name_of_others(model)) is not None:
+        print(f"Note: these are vectors of {name}'s table of words, not of texts as it reads them.", file=sys.stderr)
     if not texts and sys.stdin is not None and sys.stdin.isatty():
         print("Type a text and press Enter; Ctrl-D ends.", file=sys.stderr)
     chunks: Iterable[list[str]] = [texts] if texts else line_chunks(as_they_come(stdin_lines()))
@@ -133,6 +135,15 @@ def _reader(model: Path, device: str) -> Any:
     if place.is_file() or "fills" not in MODELS.get(str(read_config(place)["model"].get("name"))).capabilities:
         return None
     return load(place, device)
+
+
+def _name_of_others(model: Path) -> str | None:
+    """The name of a run's model that is made for something else than vectors of words."""
+    place = find_model(model)
+    if place.is_file():
+        return None
+    name = str(read_config(place)["model"].get("name"))
+    return None if "embeds" in MODELS.get(name).capabilities else name
 
 
 def _texts_given(reader: Any) -> Give:

@@ -95,7 +95,12 @@ def test_nearest_and_analogy_list_words_with_cosines(command, vectors):
 
 def test_the_table_of_the_bundled_model_is_known_by_its_name(command):
     assert len(command("nearest", "house", "--model", "tatoeba-en-de", "--top", 3).lines) == 3
-    assert command("embed", "house", "--model", "tatoeba-en-de").code == 0
+    found = command("embed", "house", "--model", "tatoeba-en-de")
+    assert found.code == 0
+    assert "vectors of transformer's table of words" in found.err
+    in_context = command("embed", "the house", "a house", "--in-context", "house", "--model", "tatoeba-en-de")
+    assert in_context.code == 1
+    assert "of transformer only the table of words can be had" in in_context.err
 
 
 def test_evaluate_shows_sections_and_correlations(command, vectors, tmp_path):
