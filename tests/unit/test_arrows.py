@@ -11,11 +11,13 @@ ROOT = Path(regard.__file__).parent
 # A part may import the parts to its right.
 ORDER = [
     "cli",
+    "looking",
     "comparing",
     "exchange",
     "training",
     "evaluation",
     "tasks",
+    "engines",
     "search",
     "models",
     "data",

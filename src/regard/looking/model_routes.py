@@ -1,0 +1,155 @@
+"""What the page asks of a model: its curves, its tables, its words."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from regard.core.errors import ModelError, RegardError
+from regard.core.files import read_json
+from regard.looking import language, words
+from regard.looking.frames import MEDIA_TYPE, framed
+from regard.looking.positions import position_table, position_tables
+from regard.looking.requests import Refused, body_of, count_of, text_of
+from regard.looking.session import Looked, Session
+from regard.tasks.folder import RUN
+from regard.tasks.translation import Translator
+from regard.tasks.word_vectors import WordVectors
+from regard.training.log import read_metrics
+
+GLANCE = 1.0  # seconds between two looks at a log
+MOST_ROWS = 100
+MOST_WORDS = 500  # on a map
+
+
+def model_routes(session: Session) -> list[Route]:
+    def asked(request: Request) -> Looked:
+        return session.model(request.path_params["model"])
+
+    async def work(function: Callable[..., Any], *arguments: Any) -> Any:
+        def alone() -> Any:
+            with session.working:
+                return function(*arguments)
+
+        return await run_in_threadpool(alone)
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"models": await run_in_threadpool(lambda: [m.to_plain() for m in session.models])})
+
+    async def curves(request: Request) -> Response:
+        looked = asked(request)
+        rows = await run_in_threadpool(read_metrics, looked.metrics)
+        return JSONResponse({"rows": rows, "finished": not _is_running(looked)})
+
+    async def live_curves(request: Request) -> Response:
+        looked = asked(request)
+
+        async def rows() -> AsyncIterator[str]:
+            sent = 0
+            while not await request.is_disconnected():
+                found = await run_in_threadpool(read_metrics, looked.metrics)
+                if len(found) < sent:  # a run that was resumed forgets what came after its checkpoint
+                    sent = 0
+                    yield "event: again\ndata: {}\n\n"
+                for row in found[sent:]:
+                    yield f"data: {json.dumps(row)}\n\n"
+                sent = len(found)
+                await asyncio.sleep(GLANCE)
+
+        return StreamingResponse(rows(), media_type="text/event-stream")
+
+    async def positions(request: Request) -> Response:
+        tables = await work(position_tables, _model(asked(request)))
+        plain = [{"name": name, "title": name, "shape": list(table.shape)} for name, table in tables.items()]
+        return JSONResponse({"tables": plain})
+
+    async def position(request: Request) -> Response:
+        table = await work(position_table, _model(asked(request)), request.path_params["name"])
+        return Response(framed(table), media_type=MEDIA_TYPE)
+
+    async def next_tokens(request: Request) -> Response:
+        body = await body_of(request)
+        task, text = session.model(str(body.get("model", "0"))).task, text_of(body, "text")
+        return JSONResponse(await work(language.next_tokens, task, text, count_of(body, "top", 10, MOST_ROWS)))
+
+    async def fill(request: Request) -> Response:
+        body = await body_of(request)
+        task, text = session.model(str(body.get("model", "0"))).task, text_of(body, "text")
+        return JSONResponse(await work(language.filled, task, text, count_of(body, "top", 10, MOST_ROWS)))
+
+    async def translations(request: Request) -> Response:
+        body = await body_of(request)
+        task = session.model(str(body.get("model", "0"))).task
+        if not isinstance(task, Translator):
+            raise ModelError("the model", "it does not translate", "Choose a translator")
+        text, prefix = text_of(body, "text"), text_of(body, "prefix")
+        return JSONResponse(await work(_from_prefix, task, text, prefix))
+
+    async def near(request: Request) -> Response:
+        body = await body_of(request)
+        vectors = await work(_vectors, session.model(str(body.get("model", "0"))))
+        return JSONResponse(
+            await work(words.near, vectors, text_of(body, "word"), count_of(body, "top", 10, MOST_ROWS))
+        )
+
+    async def analogy(request: Request) -> Response:
+        body = await body_of(request)
+        vectors = await work(_vectors, session.model(str(body.get("model", "0"))))
+        three = [text_of(body, name) for name in ("a", "b", "c")]
+        return JSONResponse(await work(words.analogy, vectors, *three, count_of(body, "top", 5, MOST_ROWS)))
+
+    async def word_map(request: Request) -> Response:
+        vectors = await work(_vectors, session.model(request.query_params.get("model", "0")))
+        asked_for = request.query_params.get("words", "").split()
+        if not 2 <= len(asked_for) <= MOST_WORDS:
+            raise Refused("words", f"{len(asked_for)} words are given", f"Give 2 to {MOST_WORDS}, with spaces between")
+        return JSONResponse(await work(words.word_map, vectors, asked_for))
+
+    return [
+        Route("/api/models", models),
+        Route("/api/models/{model}/curves", curves),
+        Route("/api/models/{model}/curves/live", live_curves),
+        Route("/api/models/{model}/positions", positions),
+        Route("/api/models/{model}/positions/{name}", position),
+        Route("/api/next", next_tokens, methods=["POST"]),
+        Route("/api/fill", fill, methods=["POST"]),
+        Route("/api/translations", translations, methods=["POST"]),
+        Route("/api/words/near", near, methods=["POST"]),
+        Route("/api/words/analogy", analogy, methods=["POST"]),
+        Route("/api/words/map", word_map),
+    ]
+
+
+def _model(looked: Looked) -> Any:
+    model = getattr(looked.task, "model", None)
+    if model is None:
+        raise ModelError(looked.name, "it is a table of words alone", "Choose another view")
+    return model
+
+
+def _vectors(looked: Looked) -> WordVectors:
+    if looked.vectors is None:
+        looked.vectors = WordVectors.load(looked.folder)
+    return looked.vectors
+
+
+def _from_prefix(task: Translator, text: str, prefix: str) -> dict[str, Any]:
+    settings = dataclasses.replace(task.search, nbest=task.search.hypotheses)
+    found = task.hypotheses([text], search=settings, prefixes=[prefix])[0]
+    rows = [{"text": t.text, "tokens": t.tokens, "score": t.score, "log_prob": t.log_prob} for t in found]
+    return {"hypotheses": rows}
+
+
+def _is_running(looked: Looked) -> bool:
+    try:
+        return read_json(looked.folder / RUN).get("status") == "running"
+    except (RegardError, AttributeError):
+        return False

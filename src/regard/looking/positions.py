@@ -1,0 +1,49 @@
+"""Position tables of a model: sinusoids and learned vectors, their dot products, and tables of relative positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.core.errors import ModelError
+from regard.layers.positions import Positions
+
+SHOWN = 128  # positions
+
+
+def position_tables(model: Any) -> dict[str, np.ndarray]:
+    """Tables by name: `source` and `target` [position, dimension], `.dots` of each, and what relative positions have learnt."""
+    found: dict[str, np.ndarray] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, Positions):
+            table = _table(module, _device(model))
+            if table is not None:
+                short = name.removesuffix("positions").rstrip("_.") or "positions"
+                found[short], found[f"{short}.dots"] = table, table @ table.T
+    for name, parameter in model.named_parameters():
+        if "relative" in name.split(".")[0] and parameter.dim() >= 2:
+            found[name] = parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()
+    return found
+
+
+def position_table(model: Any, name: str) -> np.ndarray:
+    tables = position_tables(model)
+    if name not in tables:
+        raise ModelError("positions", f"there is no table {name!r}", f"Ask for one of: {', '.join(tables) or 'none'}")
+    return tables[name]
+
+
+@torch.inference_mode()
+def _table(module: Positions, device: torch.device) -> np.ndarray | None:
+    count = SHOWN if module.limit is None else min(SHOWN, module.limit)
+    keep = torch.ones((1, count), dtype=torch.bool, device=device)
+    vectors = module(torch.arange(count, device=device), count, keep)
+    if vectors.dim() < 2 or vectors.shape[-1] < 2:  # none, or one number
+        return None
+    return vectors.reshape(-1, vectors.shape[-1])[:count].float().cpu().numpy()
+
+
+def _device(model: Any) -> torch.device:
+    return next(model.parameters()).device

@@ -1,0 +1,97 @@
+"""What a viewer holds: the models that are looked at, loaded when they are first asked for, and the last traces."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.core.errors import CheckpointError, ModelError
+from regard.looking.trace import Trace
+from regard.looking.tracing import make_trace
+from regard.looking.views import views_of
+from regard.tasks.folder import METRICS, read_config
+from regard.tasks.pretrained import BUNDLED, find_model, load
+from regard.tasks.word_vectors import WordVectors
+
+SENTENCE = "The animal didn't cross the street because it was too tired."
+MOST_TRACES = 16
+SHOWN_SETTINGS = ("width", "layers", "encoder_layers", "decoder_layers", "heads", "embedding", "positions", "relative")
+
+
+class Looked:
+    """One model: its folder, and what `regard.load` makes of it."""
+
+    def __init__(self, number: int, place: Path | None, device: str):
+        self.id = str(number)
+        self.folder = find_model(place)
+        self.name = BUNDLED if place is None else self.folder.name or str(self.folder)
+        self.device = device
+        self.vectors: WordVectors | None = None
+        self._task: Any = None
+        self._lock = threading.Lock()
+
+    @property
+    def task(self) -> Any:
+        """Loaded once. A folder that has gone is an error that says so."""
+        with self._lock:
+            if self._task is None:
+                if not self.folder.exists():
+                    raise CheckpointError(self.folder, "it is not there any more", "Bring it back, or look at another")
+                self._task = load(self.folder, self.device)
+            return self._task
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / METRICS
+
+    def to_plain(self) -> dict[str, Any]:
+        config = read_config(self.folder)["model"]
+        architecture, task = str(config.get("name")), self.task
+        model = getattr(task, "model", None)
+        return {
+            "id": self.id,
+            "name": self.name,
+            "architecture": architecture,
+            "does": sorted(getattr(model, "capabilities", {"embeds"}) - {"attends", "plans"})[0],
+            "parameters": model.parameters_count() if model is not None else 0,
+            "settings": {name: config[name] for name in SHOWN_SETTINGS if name in config},
+            "sentence": SENTENCE,
+            "views": views_of(task, architecture, trained=self.metrics.exists()),
+        }
+
+
+class Session:
+    """Models and traces. One model works at a time: a page asks for few things, and threads would fight for the cores."""
+
+    def __init__(self, places: Sequence[Path | None], device: str = "auto"):
+        self.models = [Looked(number, place, device) for number, place in enumerate(places)]
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
+        self._made = 0
+        self.working = threading.Lock()
+
+    def model(self, name: str) -> Looked:
+        found = next((model for model in self.models if model.id == name), None)
+        if found is None:
+            raise ModelError("the model", f"there is no model {name!r}", "Choose one of the list")
+        return found
+
+    def make(self, model: str, text: str, target: str | None, beam: int | None) -> dict[str, Any]:
+        """A new trace; the oldest of too many is forgotten. Gives its header."""
+        task = self.model(model).task
+        with self.working:
+            trace = make_trace(task, text, target, beam)
+        self._made += 1
+        name = f"t{self._made}"
+        self._traces[name] = trace
+        while len(self._traces) > MOST_TRACES:
+            self._traces.popitem(last=False)
+        return {"id": name, "model": model, **trace.header()}
+
+    def trace(self, name: str) -> Trace:
+        if name not in self._traces:
+            raise ModelError("the trace", f"{name!r} is no longer kept", "Press Enter in the sentence to make it again")
+        self._traces.move_to_end(name)
+        return self._traces[name]

@@ -1,0 +1,138 @@
+"""A model at work on one sentence: every attention weight that it recorded, with the texts that they are about.
+
+Outputs with and without recording agree: what is recorded comes from one more pass over a text that was found before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from regard.core.errors import ModelError
+from regard.looking.part import TITLES, Part, Side
+from regard.looking.steps import Step
+from regard.looking.texts import ShownText, merge_words, words_of
+from regard.looking.transformer_steps import transformer_steps
+
+NAME = re.compile(r"(\w+)\.(\d+)\.(self|cross)")
+SMALLEST = 1e-12
+
+
+@dataclasses.dataclass
+class Trace:
+    """What a model did with a sentence. `target` is None for models that only read."""
+
+    source: ShownText
+    target: ShownText | None
+    parts: dict[str, Part]
+    input: ShownText | None = None
+    alignment: np.ndarray | None = None  # target by source
+    score: float | None = None
+    log_prob: float | None = None
+    finished: bool = True
+    model: Any = None
+    again: Callable[[], Any] = lambda: None  # lets the model read the text once more
+    pieces: Callable[[Sequence[int]], list[str]] = lambda ids: [str(i) for i in ids]  # names of what it writes
+
+    def header(self) -> dict[str, Any]:
+        return {
+            "source": self.source.to_plain(),
+            "target": None if self.target is None else self.target.to_plain(),
+            "input": None if self.input is None else self.input.to_plain(),
+            "parts": [part.to_plain() for part in self.parts.values()],
+            "alignment": self.alignment is not None,
+            "finished": self.finished,
+            "score": self.score,
+            "log_prob": self.log_prob,
+            "statistics": {name: statistics(part) for name, part in self.parts.items()},
+        }
+
+    def part(self, name: str) -> Part:
+        if name not in self.parts:
+            known = ", ".join(self.parts) or "none"
+            raise ModelError("the trace", f"it has no part {name!r}", f"Ask for one of: {known}")
+        return self.parts[name]
+
+    def head(self, name: str, layer: int, head: int) -> np.ndarray:
+        """The weights of one head."""
+        weights = self.part(name).weights
+        for what, at, most in (("layer", layer, weights.shape[0]), ("head", head, weights.shape[1])):
+            if not 0 <= at < most:
+                raise ModelError("the trace", f"{name} has no {what} {at}", f"Give 0 to {most - 1}")
+        return weights[layer, head]
+
+    def overview(self, name: str, size: int) -> np.ndarray:
+        """Every head as a small picture: the largest weight of each cell of at most size by size."""
+        return shrunk(self.part(name).weights, size)
+
+    def steps(self, name: str, layer: int, head: int, row: int) -> list[Step]:
+        """What one head does for one token, step by step."""
+        weights = self.head(name, layer, head)
+        if not 0 <= row < len(weights):
+            raise ModelError("the trace", f"{name} has no row {row}", f"Give 0 to {len(weights) - 1}")
+        with torch.inference_mode():
+            return transformer_steps(self.model, self.again, self.part(name), layer, head, row, self.pieces)
+
+    def aligned(self, merge: Literal["tokens", "words"]) -> tuple[np.ndarray, list[str], list[str]]:
+        """The alignment with the names of its rows (target) and columns (source)."""
+        if self.alignment is None or self.target is None:
+            raise ModelError("the trace", "this model does not align a target with a source", "Choose another view")
+        if merge == "tokens":
+            return self.alignment, self.target.tokens, self.source.tokens
+        return merge_words(self.alignment, self.target, self.source), words_of(self.target), words_of(self.source)
+
+    def text(self, side: Side) -> ShownText:
+        """The text that rows or columns of a part are of."""
+        found = getattr(self, side)
+        assert found is not None
+        return found
+
+
+def parts_of(tensors: Mapping[str, torch.Tensor], *, reads_only: bool) -> dict[str, Part]:
+    """The recorded weights of the first sentence, by kind. `reads_only`: there is one text, which all rows and columns are of."""
+    layers: dict[str, dict[int, np.ndarray]] = {}
+    for name, tensor in tensors.items():
+        if (found := NAME.fullmatch(name)) is not None:
+            side, layer, what = found.groups()
+            layers.setdefault(f"{side}.{what}", {})[int(layer)] = tensor[0].float().cpu().numpy()
+    parts = {}
+    for name, by_layer in layers.items():
+        weights = np.stack([by_layer[layer] for layer in sorted(by_layer)])
+        of_decoder = name.startswith("decoder") and not reads_only
+        of_itself = name.endswith("self")
+        rows: Side = "source" if not of_decoder else "input" if of_itself else "target"
+        columns: Side = "input" if of_decoder and of_itself else "source"
+        parts[name] = Part(name, rows, columns, weights, name == "decoder.self")
+    return dict(sorted(parts.items(), key=lambda item: list(TITLES).index(item[0]) if item[0] in TITLES else 9))
+
+
+def statistics(part: Part) -> list[list[dict[str, float]]]:
+    """Of every head: the mean entropy of its rows in bits, the weight near the diagonal, and that of the first column."""
+    weights = part.weights
+    rows, columns = weights.shape[2:]
+    entropy = -(weights * np.log2(np.maximum(weights, SMALLEST))).sum(-1).mean(-1)
+    place = np.arange(rows)[:, None] * (columns / max(1, rows))
+    near = np.abs(np.arange(columns) - place) <= max(1.0, columns / max(1, rows))
+    diagonal, first = (weights * near).sum(-1).mean(-1), weights[..., 0].mean(-1)
+    return [
+        [
+            {"entropy": float(entropy[i, j]), "diagonal": float(diagonal[i, j]), "first": float(first[i, j])}
+            for j in range(weights.shape[1])
+        ]
+        for i in range(weights.shape[0])
+    ]
+
+
+def shrunk(weights: np.ndarray, size: int) -> np.ndarray:
+    """The last two dimensions in at most `size` cells each, of each the largest value."""
+    for axis in (-2, -1):
+        length = weights.shape[axis]
+        if length > size:
+            begins = np.arange(size) * length // size
+            weights = np.maximum.reduceat(weights, begins, axis=axis)
+    return weights

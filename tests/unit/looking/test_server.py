@@ -1,0 +1,199 @@
+"""The viewer's server: answers for the page, bounds on what comes from outside, and nothing for other pages."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from regard.looking.frames import unframed
+from regard.looking.requests import MOST_BODY, MOST_CHARACTERS
+from regard.looking.server import make_app
+from regard.looking.session import MOST_TRACES, SENTENCE, Session
+from regard.looking.views import VIEWS
+
+
+@pytest.fixture(scope="module")
+def session():
+    return Session([None], device="cpu")
+
+
+@pytest.fixture(scope="module")
+def client(session):
+    with TestClient(make_app(session)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def trace(client):
+    answer = client.post("/api/traces", json={"model": "0", "text": SENTENCE})
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def test_models_say_which_views_they_have(client):
+    (model,) = client.get("/api/models").json()["models"]
+    assert (model["name"], model["architecture"], model["does"]) == ("tatoeba-en-de", "transformer", "translates")
+    assert set(model["views"]) == set(VIEWS)
+    assert model["views"]["heads"] is True
+    assert model["views"]["ponder"] == "not applicable to transformer: it takes as many steps for every word"
+
+
+def test_a_trace_has_texts_parts_and_statistics(trace):
+    assert trace["source"]["tokens"][-1] == "</s>"
+    assert [part["name"] for part in trace["parts"]] == ["encoder.self", "decoder.self", "decoder.cross"]
+    for part in trace["parts"]:
+        assert part["shape"] == [len(trace[part["rows"]]["tokens"]), len(trace[part["columns"]]["tokens"])]
+        assert len(trace["statistics"][part["name"]]) == part["layers"]
+
+
+def test_weights_come_exactly_and_as_pictures(client, session, trace):
+    where = f"/api/traces/{trace['id']}/weights?part=decoder.cross&layer=1&head=2"
+    about, exact = unframed(client.get(where).content)
+    assert about["type"] == "f32"
+    np.testing.assert_array_equal(exact, session.trace(trace["id"]).parts["decoder.cross"].weights[1, 2])
+    np.testing.assert_allclose(exact.sum(-1), 1, atol=1e-5)
+    _, picture = unframed(client.get(f"{where}&type=u8").content)
+    np.testing.assert_allclose(picture / 255, exact, atol=0.5 / 255 + 1e-6)
+    about, small = unframed(client.get(f"/api/traces/{trace['id']}/overview?part=encoder.self&size=4").content)
+    assert small.shape == (5, 4, 4, 4)
+    assert about["type"] == "u8"
+
+
+def test_alignment_by_tokens_and_by_words(client, trace):
+    about, tokens = unframed(client.get(f"/api/traces/{trace['id']}/alignment").content)
+    assert about["columns"] == trace["source"]["tokens"]
+    assert tokens.shape == (len(about["rows"]), len(about["columns"]))
+    about, words = unframed(client.get(f"/api/traces/{trace['id']}/alignment?merge=words").content)
+    assert "animal" in about["columns"]
+    np.testing.assert_allclose(words.sum(-1), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("weights?part=x", "no part 'x'"),
+        ("weights?part=encoder.self&layer=99", "no layer 99"),
+        ("weights?part=encoder.self&layer=-1", "not a number"),
+        ("weights?part=encoder.self&layer=²", "not a number"),
+        ("weights?part=encoder.self&type=f64", "not f32 or u8"),
+        ("overview?part=encoder.self&size=100000", "is more than 256"),
+        ("alignment?merge=letters", "not tokens or words"),
+    ],
+)
+def test_what_is_impossible_is_said(client, trace, where, says):
+    answer = client.get(f"/api/traces/{trace['id']}/{where}")
+    assert 400 <= answer.status_code < 500
+    assert says in answer.json()["error"]["what"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "says"),
+    [
+        (b"", 400, "not JSON"),
+        (b"[1]", 400, "not a JSON object"),
+        (b"[" * 100_000, 400, "not JSON"),
+        (b'{"text": 3}', 400, "not a text"),
+        (b'{"text": "\\ud800"}', 400, "half a character"),
+        (b'{"text": " "}', 422, "it is empty"),
+        (b'{"text": "a", "model": "7"}', 422, "no model '7'"),
+        (b'{"text": "a", "beam": 0}', 400, "from 1 to 64"),
+        (b'{"text": "a", "beam": true}', 400, "from 1 to 64"),
+        (json.dumps({"text": "a" * (MOST_CHARACTERS + 1)}).encode(), 400, "characters"),
+        (b'"' + b"a" * (MOST_BODY + 1), 413, "bytes"),
+    ],
+)
+def test_bad_requests_are_refused_with_a_reason(client, body, status, says):
+    answer = client.post("/api/traces", content=body)
+    assert answer.status_code == status
+    assert says in answer.json()["error"]["what"]
+
+
+def test_long_sentences_and_hostile_tokens_do_no_harm(client):
+    long = client.post("/api/traces", json={"text": "tired " * 3000})
+    assert long.status_code == 422
+    assert "can be looked at" in long.json()["error"]["what"]
+    hostile = client.post("/api/traces", json={"text": "<img src=x onerror=alert(1)> عربي 🙂"})
+    assert hostile.status_code == 200
+    assert hostile.headers["content-type"] == "application/json"
+
+
+def test_only_the_last_traces_are_kept(client, session):
+    first = client.post("/api/traces", json={"text": "Hello.", "target": "Hallo."}).json()["id"]
+    for _ in range(MOST_TRACES):
+        client.post("/api/traces", json={"text": "Hello.", "target": "Hallo."})
+    answer = client.get(f"/api/traces/{first}/alignment")
+    assert answer.status_code == 422
+    assert "no longer kept" in answer.json()["error"]["what"]
+
+
+def test_every_answer_forbids_other_origins(client):
+    for path in ("/api/models", "/api/nothing", "/api/traces/none/weights"):
+        answer = client.get(path)
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_other_names_of_this_machine_are_refused(session):
+    """A page elsewhere could let its own name point to this machine, and read what is here."""
+    with TestClient(make_app(session, frozenset({"127.0.0.1"})), base_url="http://evil.example") as client:
+        assert client.get("/api/models").status_code == 403
+    with TestClient(make_app(session, frozenset({"127.0.0.1"})), base_url="http://127.0.0.1:8000") as client:
+        assert client.get("/api/models").status_code == 200
+
+
+def test_curves_are_the_rows_of_the_log(tmp_path, session):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "lo')
+    mine = Session([None], device="cpu")
+    mine.models[0].folder = tmp_path
+    with TestClient(make_app(mine)) as client:
+        assert client.get("/api/models/0/curves").json() == {"rows": [{"step": 1, "loss": 2.5}], "finished": True}
+
+
+def test_a_folder_that_vanished_is_said(tmp_path):
+    gone = Session([tmp_path / "gone"], device="cpu")
+    with TestClient(make_app(gone)) as client:
+        answer = client.post("/api/traces", json={"text": "a"})
+        assert answer.status_code == 422
+        assert "not there any more" in answer.json()["error"]["what"]
+
+
+def test_position_tables_are_the_models_own(client):
+    tables = client.get("/api/models/0/positions").json()["tables"]
+    names = [table["name"] for table in tables]
+    assert names == ["source", "source.dots", "target", "target.dots"]
+    _, table = unframed(client.get("/api/models/0/positions/source").content)
+    np.testing.assert_allclose(table[3, :2], [np.sin(3), np.cos(3)], atol=1e-6)
+    _, dots = unframed(client.get("/api/models/0/positions/source.dots").content)
+    np.testing.assert_allclose(dots[5, 9], dots[20, 24], atol=1e-3)  # by distance alone
+    assert client.get("/api/models/0/positions/none").status_code == 422
+
+
+def test_words_have_neighbours_analogies_and_a_place(client):
+    near = client.post("/api/words/near", json={"word": "house", "top": 3}).json()["near"]
+    assert len(near) == 3
+    answers = client.post("/api/words/analogy", json={"a": "he", "b": "his", "c": "she"}).json()["answers"]
+    assert not {"he", "his", "she"} & {one["word"] for one in answers}
+    found = client.get("/api/words/map?words=house+street+he+she").json()
+    assert [point["word"] for point in found["points"]] == ["house", "street", "he", "she"]
+    assert 0 < found["share"] <= 1
+    again = client.get("/api/words/map?words=house+street+he+she").json()
+    assert again == found
+    assert client.get("/api/words/map?words=house").status_code == 400
+    assert "Perhaps" in client.post("/api/words/near", json={"word": "housse"}).json()["error"]["todo"]
+
+
+def test_a_translation_goes_on_from_a_prefix(client):
+    body = {"model": "0", "text": "I am tired.", "prefix": "Wir"}
+    found = client.post("/api/translations", json=body).json()["hypotheses"]
+    assert len(found) > 1
+    assert all(one["text"].startswith("Wir") for one in found)
+
+
+def test_a_translator_continues_and_fills_nothing(client):
+    for path in ("/api/next", "/api/fill"):
+        answer = client.post(path, json={"text": "I am"})
+        assert answer.status_code == 422
+        assert "Choose a" in answer.json()["error"]["todo"]
