@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli.classify import line_chunks
-from regard.cli.embed_in_context import compare_uses, show_uses
+from regard.cli.embed_in_context import show_uses
 from regard.cli.outputs import check_outputs
 from regard.cli.translate import as_they_come, stdin_lines
 from regard.core.errors import ConfigError, DataError
@@ -23,6 +23,7 @@ from regard.evaluation.word_vectors import SectionScore, evaluate_analogies, eva
 from regard.models.base import MODELS
 from regard.tasks.folder import read_config
 from regard.tasks.pretrained import find_model, load
+from regard.tasks.word_in_context import compare_uses
 from regard.tasks.word_vectors import Neighbour, WordVectors
 
 Give = Callable[[list[str], int], Iterable[Float[np.ndarray, " D"]]]  # texts, the first one's number -> their vectors

@@ -12,6 +12,7 @@ import typer
 from regard.cli.data import app as data_app
 from regard.cli.exchange_verbs import add_exchange_verbs
 from regard.cli.imports import whole_imports
+from regard.cli.looking_verbs import add_looking_verbs
 from regard.cli.measuring_verbs import add_measuring_verbs
 from regard.cli.reading_verbs import add_reading_verbs
 from regard.cli.text_verbs import add_text_verbs
@@ -221,6 +222,7 @@ def _main(
     pass
 
 
+add_looking_verbs(app)
 add_text_verbs(app)
 add_reading_verbs(app)
 add_exchange_verbs(app)

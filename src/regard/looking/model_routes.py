@@ -13,13 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from regard.core.errors import ModelError, RegardError
+from regard.core.errors import DataError, ModelError, RegardError
 from regard.core.files import read_json
+from regard.core.types import EOS, pad_rows
 from regard.looking import language, words
+from regard.looking.evaluation import evaluation_of
 from regard.looking.frames import MEDIA_TYPE, framed
 from regard.looking.positions import position_table, position_tables
 from regard.looking.requests import Refused, body_of, count_of, text_of
 from regard.looking.session import Looked, Session
+from regard.search.search import search
 from regard.tasks.folder import RUN
 from regard.tasks.translation import Translator
 from regard.tasks.word_vectors import WordVectors
@@ -28,6 +31,7 @@ from regard.training.log import read_metrics
 GLANCE = 1.0  # seconds between two looks at a log
 MOST_ROWS = 100
 MOST_WORDS = 500  # on a map
+MOST_PREFIX = 1000  # tokens
 
 
 def model_routes(session: Session) -> list[Route]:
@@ -75,6 +79,12 @@ def model_routes(session: Session) -> list[Route]:
         table = await work(position_table, _model(asked(request)), request.path_params["name"])
         return Response(framed(table), media_type=MEDIA_TYPE)
 
+    async def evaluation(request: Request) -> Response:
+        looked = asked(request)
+        if looked.evaluation is None:
+            looked.evaluation = await work(evaluation_of, looked.task)
+        return JSONResponse(looked.evaluation)
+
     async def next_tokens(request: Request) -> Response:
         body = await body_of(request)
         task, text = session.model(str(body.get("model", "0"))).task, text_of(body, "text")
@@ -90,7 +100,9 @@ def model_routes(session: Session) -> list[Route]:
         task = session.model(str(body.get("model", "0"))).task
         if not isinstance(task, Translator):
             raise ModelError("the model", "it does not translate", "Choose a translator")
-        text, prefix = text_of(body, "text"), text_of(body, "prefix")
+        text, prefix = text_of(body, "text"), body.get("prefix")
+        if not isinstance(prefix, list) or len(prefix) > MOST_PREFIX or not all(isinstance(one, str) for one in prefix):
+            raise Refused("prefix", "it is not a list of tokens", f"Send at most {MOST_PREFIX} tokens")
         return JSONResponse(await work(_from_prefix, task, text, prefix))
 
     async def near(request: Request) -> Response:
@@ -106,6 +118,14 @@ def model_routes(session: Session) -> list[Route]:
         three = [text_of(body, name) for name in ("a", "b", "c")]
         return JSONResponse(await work(words.analogy, vectors, *three, count_of(body, "top", 5, MOST_ROWS)))
 
+    async def in_context(request: Request) -> Response:
+        body = await body_of(request)
+        task, texts = session.model(str(body.get("model", "0"))).task, body.get("texts")
+        if not isinstance(texts, list) or not 1 <= len(texts) <= 2:
+            raise Refused("texts", "they are not one or two texts", "Send a list of them")
+        read = [text_of({"text": text}, "text") for text in texts]
+        return JSONResponse(await work(words.in_context, task, text_of(body, "word"), read))
+
     async def word_map(request: Request) -> Response:
         vectors = await work(_vectors, session.model(request.query_params.get("model", "0")))
         asked_for = request.query_params.get("words", "").split()
@@ -119,11 +139,13 @@ def model_routes(session: Session) -> list[Route]:
         Route("/api/models/{model}/curves/live", live_curves),
         Route("/api/models/{model}/positions", positions),
         Route("/api/models/{model}/positions/{name}", position),
+        Route("/api/models/{model}/evaluation", evaluation),
         Route("/api/next", next_tokens, methods=["POST"]),
         Route("/api/fill", fill, methods=["POST"]),
         Route("/api/translations", translations, methods=["POST"]),
         Route("/api/words/near", near, methods=["POST"]),
         Route("/api/words/analogy", analogy, methods=["POST"]),
+        Route("/api/words/context", in_context, methods=["POST"]),
         Route("/api/words/map", word_map),
     ]
 
@@ -141,10 +163,23 @@ def _vectors(looked: Looked) -> WordVectors:
     return looked.vectors
 
 
-def _from_prefix(task: Translator, text: str, prefix: str) -> dict[str, Any]:
+def _from_prefix(task: Translator, text: str, prefix: list[str]) -> dict[str, Any]:
+    """What the model writes after the given tokens: as many texts as it followed, best first."""
+    known = {piece: i for i, piece in enumerate(task.tokenizers.target.pieces(range(task.tokenizers.target.size)))}
+    unknown = [piece for piece in prefix if piece not in known]
+    if unknown:
+        raise DataError("the prefix", f"{unknown[0][:40]!r} is no token of the target", "Take tokens of the beam")
+    (ids,) = task.tokenizers.source.encode([text])
+    source = pad_rows([[*task.leads(None, 1)[0], *ids, EOS]]).to(task.device)
     settings = dataclasses.replace(task.search, nbest=task.search.hypotheses)
-    found = task.hypotheses([text], search=settings, prefixes=[prefix])[0]
-    rows = [{"text": t.text, "tokens": t.tokens, "score": t.score, "log_prob": t.log_prob} for t in found]
+    task.model.eval()
+    found = search(task.model, source, settings, prefix=[[known[piece] for piece in prefix]])[0]
+    texts = task.tokenizers.target.decode([h.tokens for h in found])
+    pieces = task.tokenizers.target.pieces
+    rows = [
+        {"text": written, "tokens": pieces(h.tokens), "score": h.score, "log_prob": h.log_prob}
+        for written, h in zip(texts, found, strict=True)
+    ]
     return {"hypotheses": rows}
 
 

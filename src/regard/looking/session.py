@@ -30,6 +30,7 @@ class Looked:
         self.name = BUNDLED if place is None else self.folder.name or str(self.folder)
         self.device = device
         self.vectors: WordVectors | None = None
+        self.evaluation: dict[str, Any] | None = None
         self._task: Any = None
         self._lock = threading.Lock()
 

@@ -35,6 +35,7 @@ class Trace:
     score: float | None = None
     log_prob: float | None = None
     finished: bool = True
+    halting: dict[Side, np.ndarray] = dataclasses.field(default_factory=dict)  # [tokens, steps]: weights that sum to 1
     model: Any = None
     again: Callable[[], Any] = lambda: None  # lets the model read the text once more
     pieces: Callable[[Sequence[int]], list[str]] = lambda ids: [str(i) for i in ids]  # names of what it writes
@@ -77,6 +78,20 @@ class Trace:
             raise ModelError("the trace", f"{name} has no row {row}", f"Give 0 to {len(weights) - 1}")
         with torch.inference_mode():
             return transformer_steps(self.model, self.again, self.part(name), layer, head, row, self.pieces)
+
+    def pondered(self, side: Side) -> dict[str, Any]:
+        """How many steps each token took, what was left for the last, and their sum's mean (Graves 2016: N + R)."""
+        if side not in self.halting:
+            raise ModelError("the trace", "this model does not decide how long to think", "Choose another view")
+        weights = self.halting[side]
+        steps = (weights > 0).sum(-1)
+        remainder = weights[np.arange(len(weights)), steps - 1]
+        return {
+            "tokens": self.text(side).tokens,
+            "steps": steps.tolist(),
+            "remainder": remainder.tolist(),
+            "cost": float((steps + remainder).mean()),
+        }
 
     def aligned(self, merge: Literal["tokens", "words"]) -> tuple[np.ndarray, list[str], list[str]]:
         """The alignment with the names of its rows (target) and columns (source)."""

@@ -55,12 +55,17 @@ def trace_routes(session: Session) -> list[Route]:
 
         return _frame(await run_in_threadpool(work))
 
+    async def ponder(request: Request) -> Response:
+        side = "input" if choice(request, "side", ("source", "input")) == "input" else "source"
+        return JSONResponse(trace_of(request).pondered(side))
+
     return [
         Route("/api/traces", make, methods=["POST"]),
         Route("/api/traces/{trace}/weights", weights),
         Route("/api/traces/{trace}/overview", overview),
         Route("/api/traces/{trace}/alignment", alignment),
         Route("/api/traces/{trace}/steps", steps),
+        Route("/api/traces/{trace}/ponder", ponder),
     ]
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import numpy as np
 import torch
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import BOS, EOS, PAD, pad_rows
+from regard.looking.part import Side
 from regard.looking.texts import ShownText
 from regard.looking.trace import Trace, parts_of
 from regard.models.base import Recorder
@@ -88,10 +90,21 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
         score=score,
         log_prob=sum(own[:kept]),
         finished=finished,
+        halting=_halting(record, kept),
         model=task.model,
         again=lambda: task.model(source, read, Recorder()),
         pieces=task.tokenizers.target.pieces,
     )
+
+
+def _halting(record: Recorder, kept: int) -> dict[Side, np.ndarray]:
+    """The weights of the steps that each token took, of models that decide it themselves."""
+    sides: dict[str, Side] = {"encoder": "source", "decoder": "input"}
+    return {
+        sides[side]: tensor[0].float().cpu().numpy()[: kept if side == "decoder" else None]
+        for side in sides
+        if (tensor := record.tensors.get(f"{side}.halting")) is not None
+    }
 
 
 def _cut(part: Any, rows: int) -> Any:

@@ -28,7 +28,10 @@ def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
         "local": (local, "its attention is not local"),
         "beam": ("translates" in capabilities, "it does not search for a translation"),
         "positions": (self_attending or name == "convs2s", "it reads words in order and needs no positions"),
-        "ponder": (name == "universal", "it takes as many steps for every word"),
+        "ponder": (
+            name == "universal" and getattr(getattr(model, "config", None), "halting", "none") != "none",
+            "it takes as many steps for every word",
+        ),
         "convolution": (name.startswith(CONVOLUTIONS), "it has no convolutions"),
         "vectors": (True, ""),
         "language": (bool(capabilities & {"continues", "fills"}), "it guesses no next or hidden words"),

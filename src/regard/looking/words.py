@@ -7,15 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.errors import ModelError
+from regard.tasks.masked import MaskedText
+from regard.tasks.word_in_context import compare_uses
 from regard.tasks.word_vectors import Neighbour, WordVectors
 
 
 def near(vectors: WordVectors, word: str, top: int) -> dict[str, Any]:
-    return {"word": word, "near": _plain(vectors.nearest(word, top))}
+    return {"near": _plain(vectors.nearest(word, top))}
 
 
 def analogy(vectors: WordVectors, a: str, b: str, c: str, top: int) -> dict[str, Any]:
-    return {"a": a, "b": b, "c": c, "answers": _plain(vectors.analogy(a, b, c, top))}
+    return {"near": _plain(vectors.analogy(a, b, c, top))}
 
 
 def word_map(vectors: WordVectors, words: Sequence[str]) -> dict[str, Any]:
@@ -38,5 +41,18 @@ def word_map(vectors: WordVectors, words: Sequence[str]) -> dict[str, Any]:
     return {"points": shown, "share": share}
 
 
+def in_context(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
+    """One word in two texts: the cosine of its two vectors in each layer, which for a single vector of the word would be 1."""
+    if not isinstance(task, MaskedText):
+        raise ModelError("the model", "a word has the same vector in every sentence here", "Choose a BERT")
+    uses = compare_uses(task, texts, word)
+    return {
+        "cosines": list(uses.cosines),
+        "static": 1.0,
+        "uses": [use.shown for use in uses.uses],
+        "near": [_plain(near) for near in uses.near],
+    }
+
+
 def _plain(found: Sequence[Neighbour]) -> list[dict[str, Any]]:
-    return [one._asdict() for one in found]
+    return [{"word": one.word, "cosine": one.similarity} for one in found]

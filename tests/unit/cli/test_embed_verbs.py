@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from regard.cli.embed_in_context import compare_uses
 from regard.core.errors import DataError
 from regard.core.files import save_tensors, write_json, write_manifest
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.models.bert import Bert, BertConfig
 from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 from regard.tasks.masked import MaskedText
+from regard.tasks.word_in_context import compare_uses
 from regard.tasks.word_vectors import WordVectors
 
 WORDS = ["bank", "river", "money", "water", "the"]

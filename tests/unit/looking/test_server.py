@@ -120,13 +120,16 @@ def test_long_sentences_and_hostile_tokens_do_no_harm(client):
     assert hostile.headers["content-type"] == "application/json"
 
 
-def test_only_the_last_traces_are_kept(client, session):
-    first = client.post("/api/traces", json={"text": "Hello.", "target": "Hallo."}).json()["id"]
-    for _ in range(MOST_TRACES):
-        client.post("/api/traces", json={"text": "Hello.", "target": "Hallo."})
-    answer = client.get(f"/api/traces/{first}/alignment")
-    assert answer.status_code == 422
-    assert "no longer kept" in answer.json()["error"]["what"]
+def test_only_the_last_traces_are_kept():
+    with TestClient(make_app(Session([None], device="cpu"))) as client:
+        names = [
+            client.post("/api/traces", json={"text": "Hello.", "target": "Hallo."}).json()["id"]
+            for _ in range(MOST_TRACES + 1)
+        ]
+        answer = client.get(f"/api/traces/{names[0]}/alignment")
+        assert answer.status_code == 422
+        assert "no longer kept" in answer.json()["error"]["what"]
+        assert client.get(f"/api/traces/{names[1]}/alignment").status_code == 200
 
 
 def test_every_answer_forbids_other_origins(client):
@@ -174,7 +177,7 @@ def test_position_tables_are_the_models_own(client):
 def test_words_have_neighbours_analogies_and_a_place(client):
     near = client.post("/api/words/near", json={"word": "house", "top": 3}).json()["near"]
     assert len(near) == 3
-    answers = client.post("/api/words/analogy", json={"a": "he", "b": "his", "c": "she"}).json()["answers"]
+    answers = client.post("/api/words/analogy", json={"a": "he", "b": "his", "c": "she"}).json()["near"]
     assert not {"he", "his", "she"} & {one["word"] for one in answers}
     found = client.get("/api/words/map?words=house+street+he+she").json()
     assert [point["word"] for point in found["points"]] == ["house", "street", "he", "she"]
@@ -186,10 +189,37 @@ def test_words_have_neighbours_analogies_and_a_place(client):
 
 
 def test_a_translation_goes_on_from_a_prefix(client):
-    body = {"model": "0", "text": "I am tired.", "prefix": "Wir"}
+    body = {"model": "0", "text": "I am tired.", "prefix": ["▁Wir"]}
     found = client.post("/api/translations", json=body).json()["hypotheses"]
     assert len(found) > 1
     assert all(one["text"].startswith("Wir") for one in found)
+    for prefix, says in (("Wir", "not a list"), (["▁Wi", 3], "not a list"), (["qqq"], "no token")):
+        answer = client.post("/api/translations", json={**body, "prefix": prefix})
+        assert answer.status_code in (400, 422)
+        assert says in answer.json()["error"]["what"]
+
+
+def test_steps_come_in_one_frame(client, trace):
+    where = f"/api/traces/{trace['id']}/steps?part=decoder.cross&layer=1&head=0&row=2"
+    header, numbers = unframed(client.get(where).content)
+    assert header["key_labels"] == trace["source"]["tokens"]
+    names = [step["name"] for step in header["steps"]]
+    assert names[:6] == ["project", "score", "scale", "softmax", "multiply", "sum"]
+    assert names[-1] == "vocabulary"
+    weights = next(one for step in header["steps"] for one in step["tensors"] if one["name"] == "weights")
+    row = numbers[weights["offset"] : weights["offset"] + len(header["key_labels"])]
+    _, exact = unframed(client.get(f"/api/traces/{trace['id']}/weights?part=decoder.cross&layer=1&head=0").content)
+    np.testing.assert_allclose(row, exact[2], atol=1e-6)
+    assert client.get(f"/api/traces/{trace['id']}/ponder").status_code == 422
+
+
+def test_a_run_is_evaluated_on_its_own_test_text(client, session, monkeypatch):
+    monkeypatch.setattr("regard.looking.evaluation.MOST_SENTENCES", 12)
+    found = client.get("/api/models/0/evaluation").json()
+    assert len(found["sentences"]) == 12
+    assert found["sentences"][0]["chrf"] <= found["sentences"][-1]["chrf"]
+    assert sum(one["sentences"] for one in found["lengths"]) == 12
+    assert session.models[0].evaluation == found
 
 
 def test_a_translator_continues_and_fills_nothing(client):

@@ -22,7 +22,7 @@ from regard.tasks.translation import Translator
 TEXT = ["the animal is tired", "the street is wide", "it was too tired"] * 2
 SIZES = {
     "transformer": {"width": 16, "layers": 2, "heads": 2},
-    "universal": {"width": 16, "heads": 2, "steps": 2},
+    "universal": {"width": 16, "heads": 2, "steps": 3, "halting": "act"},
     "bahdanau": {"embedding": 8, "width": 8},
     "luong": {"embedding": 8, "width": 8, "layers": 1},
     "gnmt": {"width": 8, "layers": 2},
@@ -91,6 +91,20 @@ def dataclasses_with(task: Translator, **changes) -> Translator:
     other = translator("transformer", task.tokenizers)
     other.search = dataclasses.replace(other.search, **changes)
     return other
+
+
+def test_pondering_is_counted_for_each_token(tokenizers):
+    trace = make_trace(translator("universal", tokenizers), "the animal is wide", target="it is")
+    for side in ("source", "input"):
+        found = trace.pondered(side)
+        weights = trace.halting[side]
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        assert len(found["steps"]) == len(found["tokens"]) == len(weights)
+        for steps, remainder, row in zip(found["steps"], found["remainder"], weights, strict=True):
+            assert row[steps - 1] == remainder > 0
+            assert not row[steps:].any()
+    with pytest.raises(ModelError, match="does not decide"):
+        make_trace(translator("transformer", tokenizers), "the animal", target="it").pondered("source")
 
 
 def test_a_language_model_has_one_text(tokenizers):

@@ -1,0 +1,76 @@
+"""The verb `look`: opens the viewer in a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvicorn
+
+from regard.core.errors import ConfigError
+from regard.looking.server import make_app
+from regard.looking.session import Session
+from regard.tasks.folder import read_config
+from regard.tasks.pretrained import find_model
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
+MOST_MODELS = 16
+FIRST_PORT, PORTS = 8020, 20  # tried in turn where none is named
+
+
+def run_look(folders: Sequence[Path], host: str, port: int, browser: bool, device: str) -> None:
+    """Serves the viewer until Ctrl-C. Folders are checked before anything is opened; their models are loaded when looked at."""
+    if len(folders) > MOST_MODELS:
+        raise ConfigError("look", f"{len(folders)} folders are given", f"Give at most {MOST_MODELS}")
+    for folder in folders:
+        read_config(find_model(folder))
+    session = Session(list(folders) or [None], device)
+    listening = listen(host, port)
+    address = f"http://{_shown(host)}:{listening.getsockname()[1]}/"
+    print(f"Look at {address} (Ctrl-C ends).", flush=True)
+    if not _is_loopback(host):
+        print(
+            f"Warning: {host} can be reached by other machines, and whoever reaches it can use these models.",
+            file=sys.stderr,
+        )
+    app = make_app(session, LOOPBACK if _is_loopback(host) else None)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    server.run(sockets=[listening])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on the port, or on the first free one where none is named."""
+    if not 0 <= port < 1 << 16:
+        raise ConfigError("--port", f"{port} is not a port", "Give 1 to 65535, or 0 for any that is free")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    wrong = ""
+    for number in [port] if port else [*range(FIRST_PORT, FIRST_PORT + PORTS), 0]:
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((host, number))
+            found.listen(128)
+            return found
+        except OSError as error:
+            found.close()
+            wrong = error.strerror or str(error)
+    what = f"{host} cannot be listened on{f' at port {port}' if port else ''} ({wrong})"
+    raise ConfigError("--port" if port else "--host", what, "Give another one, or leave it out")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
