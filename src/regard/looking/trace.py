@@ -14,7 +14,9 @@ import numpy as np
 import torch
 
 from regard.core.errors import ModelError
+from regard.looking.convolutions import convolutions_of
 from regard.looking.part import TITLES, Part, Side
+from regard.looking.recurrent import Layer, recurrent_layers
 from regard.looking.steps import Step
 from regard.looking.texts import ShownText, merge_words, words_of
 from regard.looking.transformer_steps import transformer_steps
@@ -36,8 +38,11 @@ class Trace:
     log_prob: float | None = None
     finished: bool = True
     halting: dict[Side, np.ndarray] = dataclasses.field(default_factory=dict)  # [tokens, steps]: weights that sum to 1
+    _layers: dict[str, Layer] | None = None
     model: Any = None
     again: Callable[[], Any] = lambda: None  # lets the model read the text once more
+    read: torch.Tensor | None = None  # what the decoder reads, ids
+    begin: Callable[[], tuple[Any, Any]] | None = None  # memory and first state, to step with
     pieces: Callable[[Sequence[int]], list[str]] = lambda ids: [str(i) for i in ids]  # names of what it writes
 
     def header(self) -> dict[str, Any]:
@@ -92,6 +97,25 @@ class Trace:
             "remainder": remainder.tolist(),
             "cost": float((steps + remainder).mean()),
         }
+
+    def recurrent(self) -> dict[str, Layer]:
+        """The recurrent layers with their gates and states, computed once."""
+        if self._layers is None:
+            reads_only = self.target is None
+            self._layers = recurrent_layers(self.model, self.again, self.read, self.begin, reads_only=reads_only)
+        return self._layers
+
+    def gate(self, layer: str, gate: str) -> np.ndarray:
+        layers = self.recurrent()
+        if layer not in layers:
+            raise ModelError("the trace", f"there is no layer {layer!r}", f"Ask for one of: {', '.join(layers)}")
+        values = layers[layer].values
+        if gate not in values:
+            raise ModelError(layer, f"it has no {gate!r}", f"Ask for one of: {', '.join(values)}")
+        return values[gate]
+
+    def convolutions(self) -> dict[str, Any]:
+        return convolutions_of(self.model, self.again, len(self.source.tokens))
 
     def aligned(self, merge: Literal["tokens", "words"]) -> tuple[np.ndarray, list[str], list[str]]:
         """The alignment with the names of its rows (target) and columns (source)."""

@@ -59,6 +59,17 @@ def trace_routes(session: Session) -> list[Route]:
         side = "input" if choice(request, "side", ("source", "input")) == "input" else "source"
         return JSONResponse(trace_of(request).pondered(side))
 
+    async def recurrent(request: Request) -> Response:
+        layers = await run_in_threadpool(trace_of(request).recurrent)
+        return JSONResponse({"layers": [layer.to_plain() for layer in layers.values()]})
+
+    async def gate(request: Request) -> Response:
+        name, gate = request.path_params["layer"], request.query_params.get("gate", "state")
+        return _frame(framed(await run_in_threadpool(trace_of(request).gate, name, gate)))
+
+    async def convolution(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(trace_of(request).convolutions))
+
     return [
         Route("/api/traces", make, methods=["POST"]),
         Route("/api/traces/{trace}/weights", weights),
@@ -66,6 +77,9 @@ def trace_routes(session: Session) -> list[Route]:
         Route("/api/traces/{trace}/alignment", alignment),
         Route("/api/traces/{trace}/steps", steps),
         Route("/api/traces/{trace}/ponder", ponder),
+        Route("/api/traces/{trace}/recurrent", recurrent),
+        Route("/api/traces/{trace}/recurrent/{layer}", gate),
+        Route("/api/traces/{trace}/convolution", convolution),
     ]
 
 

@@ -93,6 +93,8 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
         halting=_halting(record, kept),
         model=task.model,
         again=lambda: task.model(source, read, Recorder()),
+        read=read[:, :kept],
+        begin=lambda: task.model.start(source, capacity=read.shape[1]),
         pieces=task.tokenizers.target.pieces,
     )
 
@@ -133,6 +135,8 @@ def _continued(task: TextModel, text: str) -> Trace:
         log_prob=sum(own),
         model=task.model,
         again=lambda: task.model(none, read, Recorder()),
+        read=read,
+        begin=lambda: task.model.start(none, capacity=read.shape[1]),
         pieces=task.tokenizer.pieces,
     )
 
