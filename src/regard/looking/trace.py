@@ -17,6 +17,7 @@ from regard.core.errors import ModelError
 from regard.looking.convolutions import convolutions_of
 from regard.looking.part import TITLES, Part, Side
 from regard.looking.recurrent import Layer, recurrent_layers
+from regard.looking.recurrent_steps import asks, local_windows, recurrent_steps
 from regard.looking.steps import Step
 from regard.looking.texts import ShownText, merge_words, words_of
 from regard.looking.transformer_steps import transformer_steps
@@ -41,8 +42,8 @@ class Trace:
     _layers: dict[str, Layer] | None = None
     model: Any = None
     again: Callable[[], Any] = lambda: None  # lets the model read the text once more
-    read: torch.Tensor | None = None  # what the decoder reads, ids
-    begin: Callable[[], tuple[Any, Any]] | None = None  # memory and first state, to step with
+    read: Any = None  # what the decoder reads, ids
+    begin: Any = None  # memory and first state, to step with
     pieces: Callable[[Sequence[int]], list[str]] = lambda ids: [str(i) for i in ids]  # names of what it writes
 
     def header(self) -> dict[str, Any]:
@@ -81,8 +82,14 @@ class Trace:
         weights = self.head(name, layer, head)
         if not 0 <= row < len(weights):
             raise ModelError("the trace", f"{name} has no row {row}", f"Give 0 to {len(weights) - 1}")
+        part, architecture = self.part(name), str(getattr(self.model.config, "name", ""))
         with torch.inference_mode():
-            return transformer_steps(self.model, self.again, self.part(name), layer, head, row, self.pieces)
+            if asks(self.model, architecture) is not None:
+                return recurrent_steps(self.model, architecture, self.read, self.begin, part, row)
+            return transformer_steps(self.model, self.again, part, layer, head, row, self.pieces)
+
+    def local(self) -> dict[str, Any]:
+        return local_windows(self.model, str(getattr(self.model.config, "name", "")), self.read, self.begin)
 
     def pondered(self, side: Side) -> dict[str, Any]:
         """How many steps each token took, what was left for the last, and their sum's mean (Graves 2016: N + R)."""

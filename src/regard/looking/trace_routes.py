@@ -70,6 +70,9 @@ def trace_routes(session: Session) -> list[Route]:
     async def convolution(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(trace_of(request).convolutions))
 
+    async def local(request: Request) -> Response:
+        return JSONResponse(await run_in_threadpool(trace_of(request).local))
+
     return [
         Route("/api/traces", make, methods=["POST"]),
         Route("/api/traces/{trace}/weights", weights),
@@ -80,6 +83,7 @@ def trace_routes(session: Session) -> list[Route]:
         Route("/api/traces/{trace}/recurrent", recurrent),
         Route("/api/traces/{trace}/recurrent/{layer}", gate),
         Route("/api/traces/{trace}/convolution", convolution),
+        Route("/api/traces/{trace}/local", local),
     ]
 
 

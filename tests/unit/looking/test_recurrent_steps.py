@@ -1,0 +1,73 @@
+"""Recurrent attention step by step: scores from the model's weights in float64, weights as recorded, windows as in the paper."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core.errors import ModelError
+from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+from regard.looking.tracing import make_trace
+from regard.models.base import MODELS, build_model
+from regard.search.config import SearchConfig
+from regard.tasks.translation import Translator
+
+TEXT = ["the animal is tired", "the street is wide", "it was too tired"] * 2
+CASES = {
+    "bahdanau": ("bahdanau", {"embedding": 8, "width": 6}),
+    "luong-general": ("luong", {"embedding": 8, "width": 6, "layers": 2, "score": "general"}),
+    "luong-dot": ("luong", {"embedding": 8, "width": 6, "layers": 1, "score": "dot", "input_feeding": False}),
+    "luong-local-m": ("luong", {"embedding": 8, "width": 6, "attention": "local-m", "window": 1}),
+    "luong-local-p": ("luong", {"embedding": 8, "width": 6, "attention": "local-p", "window": 2}),
+    "gnmt-previous": ("gnmt", {"width": 6, "layers": 2, "query": "previous"}),
+    "gnmt-current": ("gnmt", {"width": 6, "layers": 2, "query": "current"}),
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return TokenizerPair.train(TEXT, TEXT, TokenizerConfig(kind="bpe", size=60))
+
+
+def translator(case: str, tokenizers) -> Translator:
+    name, sizes = CASES[case]
+    torch.manual_seed(0)
+    config = MODELS.get(name).Config(name=name, **sizes)
+    size = tokenizers.source.size
+    model = build_model(name, config, source_vocabulary=size, target_vocabulary=size, shared=True).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return Translator(model, tokenizers, SearchConfig(beam=1))
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("row", [0, 2])
+def test_the_steps_lead_to_the_recorded_weights(case, row, tokenizers):
+    task = translator(case, tokenizers)
+    trace = make_trace(task, "the animal is wide", target="it is tired")
+    steps = {step.name: step for step in trace.steps("decoder.cross", 0, 0, row)}
+    found = {f"{name}.{shown.name}": shown.values for name, step in steps.items() for shown in step.tensors}
+    np.testing.assert_array_equal(found["softmax.weights"], trace.head("decoder.cross", 0, 0)[row])
+    np.testing.assert_allclose(found["sum.c"], found["softmax.weights"] @ found["project.v"], atol=1e-5)
+    score = task.model.score
+    q, k = found["project.q"].astype(np.float64), found["project.k"].astype(np.float64)
+    if case.startswith(("bahdanau", "gnmt")):  # keys are U h already
+        w, v = score.query.weight.detach().double().numpy(), score.v.detach().double().numpy()
+        np.testing.assert_allclose(found["score.scores"], np.tanh(w @ q + k) @ v, atol=1e-5)
+        assert steps["score"].formula == "sⱼ = vᵀ tanh(W q + U kⱼ)"
+    elif case == "luong-dot":
+        np.testing.assert_allclose(found["score.scores"], k @ q, atol=1e-5)
+    if "local" in case:
+        seen = found["mask.allowed"] > 0
+        assert not found["softmax.weights"][~seen].any()
+        local = trace.local()
+        assert len(local["centres"]) == len(trace.target.tokens)  # type: ignore[union-attr]
+        places = np.arange(len(seen))
+        centre = min(local["centres"][row], len(seen) - 1)
+        np.testing.assert_array_equal(seen, np.abs(places - centre) <= local["window"])
+        assert local["sigma"] == (1.0 if case == "luong-local-p" else 0.0)
+    else:
+        assert "mask" not in steps
+        with pytest.raises(ModelError, match="not local"):
+            trace.local()
