@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,89 +20,114 @@ STACKS = {
     "encoder.self": ("encoder", "body.encoder"),
     "decoder.self": ("decoder", "body.decoder"),
     "decoder.cross": ("decoder",),
-    "reader.self": ("layers", "encoder", "body.layers", "body.encoder"),
+    "reader.self": ("encoder", "body.encoder"),
 }
+
+
+class Block(NamedTuple):
+    """The parts of a layer, by what they do; of a layer that is used again and again, `call` says which use is meant."""
+
+    attention: Any
+    norm: Any
+    pre: bool
+    feedforward: Any
+    last_norm: Any
+    goes_on: bool  # to the attention over the source, before the feed-forward network
+    call: int
 
 
 def transformer_steps(
     model: nn.Module, run: Any, part: Part, layer: int, head: int, row: int, tokens: Any
 ) -> list[Step]:
     """What one head does for one token. `run()` lets the model read the trace's text; `tokens(ids)` names tokens."""
-    module = _layer(model, part.name, layer)
-    attention = module.cross if part.name.endswith("cross") else module.attention
-    watched: dict[str, nn.Module] = {"layer": module, "attention": attention, "out": attention.out}
-    watched |= {"feedforward": module.feedforward, "inner": module.feedforward.inner}
-    if part.name.endswith("cross"):
-        watched["norm of cross"] = module.around_cross.norm
+    block = _block(model, part.name, layer)
+    attention, call = block.attention, block.call
+    watched: dict[str, nn.Module] = {"attention": attention, "out": attention.out, "norm": block.norm}
+    watched["query"] = attention.query if isinstance(attention, CrossAttention) else attention.query_key_value
+    watched |= {"feedforward": block.feedforward, "inner": block.feedforward.inner, "last norm": block.last_norm}
     with Watched(watched) as seen:
-        run()
-    x_in = seen.input("layer")
-    read = seen.input("attention")
-    steps, weights, _ = head_steps(_head(model, attention, seen, part, layer, head, row, read))
-    recorded = part.weights[layer, head, row]
-    if not np.allclose(weights, recorded, atol=1e-5):
+        forced = run()
+    read = seen.input("query", call)
+    steps, weights, _ = head_steps(_head(model, attention, seen, part, layer, head, row, read, call))
+    if not np.allclose(weights, part.weights[layer, head, row], atol=1e-5):
         raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
-    written = seen.output("out")[0, row]
-    steps.append(
+    written = seen.output("out", call)[0, row]
+    before = (seen.input("norm", call) if block.pre else read)[0, row]
+    steps += [
         Step(
             "join",
             "Join the heads",
             "[z₁; …; z_H] W_O + b_O",
             "What all heads found, side by side, mixed by one matrix.",
-            [Shown("joined", _numbers(seen.input("out")[0, row])), Shown("written", _numbers(written))],
-        )
-    )
-    before = _before(module, part.name, x_in, seen)[0, row]
-    steps.append(
+            [Shown("joined", _numbers(seen.input("out", call)[0, row])), Shown("written", _numbers(written))],
+        ),
         Step(
             "residual",
             "Add what was there",
             "x + attention(x)",
             "The residual connection: nothing is lost that the token had before.",
             [Shown("x", _numbers(before)), Shown("sum", _numbers(before + written))],
-        )
-    )
-    if part.name == "decoder.self" and hasattr(module, "cross"):
-        return steps  # the token goes on to the attention over the source
-    after = seen.output("layer")[0, row]
-    steps.append(
-        Step(
-            "feedforward",
-            "Feed-forward network",
-            "W₂ f(W₁ x + b₁) + b₂, added to x and normalised",
-            "Each token by itself: wider, through a function, and back.",
-            [
-                Shown("input", _numbers(seen.input("feedforward")[0, row])),
-                Shown("inner", _numbers(seen.output("inner")[0, row])),
-                Shown("written", _numbers(seen.output("feedforward")[0, row])),
-                Shown("layer output", _numbers(after)),
-            ],
-        )
-    )
-    if layer == part.weights.shape[0] - 1 and part.name.startswith("decoder"):
-        steps.append(_vocabulary(model, after, tokens))
+        ),
+    ]
+    if block.goes_on:
+        return steps
+    steps.append(_feedforward(seen, row, call, block.pre))
+    writes = forced is not None and forced.hidden.shape[1] >= part.weights.shape[2]  # not one state for the whole text
+    if writes and part.name.startswith("decoder") and layer == part.weights.shape[0] - 1:
+        steps.append(_vocabulary(model, forced.hidden[0, row], tokens))
     return steps
 
 
-def _layer(model: nn.Module, part: str, layer: int) -> Any:
+def _feedforward(seen: Watched, row: int, call: int, pre: bool) -> Step:
+    written = seen.output("feedforward", call)[0, row]
+    after = seen.input("last norm", call)[0, row] + written if pre else seen.output("last norm", call)[0, row]
+    return Step(
+        "feedforward",
+        "Feed-forward network",
+        "x + W₂ f(W₁ norm(x) + b₁) + b₂" if pre else "norm(x + W₂ f(W₁ x + b₁) + b₂)",
+        "Each token by itself: wider, through a function, and back.",
+        [
+            Shown("input", _numbers(seen.input("feedforward", call)[0, row])),
+            Shown("inner", _numbers(seen.output("inner", call)[0, row])),
+            Shown("written", _numbers(written)),
+            Shown("layer output", _numbers(after)),
+        ],
+    )
+
+
+def _block(model: nn.Module, part: str, layer: int) -> Block:
     for path in STACKS.get(part, ()):
         try:
-            stack = model.get_submodule(path)
+            stack: Any = model.get_submodule(path)
         except AttributeError:
             continue
-        if isinstance(stack, nn.ModuleList) and layer < len(stack):
-            found: Any = stack[layer]
-            if isinstance(getattr(found, "attention", None), SelfAttention):
-                return found
+        again = not isinstance(stack, nn.ModuleList)  # one layer, used again and again
+        found: Any = stack if again else stack[layer] if layer < len(stack) else None
+        if isinstance(getattr(found, "attention", None), SelfAttention):
+            return _parts(found, part.endswith("cross"), layer if again else 0)
     raise ModelError("the steps", f"{type(model).__name__} cannot be taken apart like this", "Choose another view")
 
 
+def _parts(layer: Any, cross: bool, call: int) -> Block:
+    around = getattr(layer, "around_cross" if cross else "around_attention", None)
+    last = getattr(layer, "around_feedforward", None) or getattr(layer, "around_transition", None)
+    return Block(
+        attention=layer.cross if cross else layer.attention,
+        norm=layer.attention_norm if around is None else around.norm,
+        pre=bool(getattr(layer, "pre", False)) if around is None else around.pre,
+        feedforward=getattr(layer, "feedforward", None) or layer.transition,
+        last_norm=layer.feedforward_norm if last is None else last.norm,
+        goes_on=not cross and getattr(layer, "cross", None) is not None,
+        call=call,
+    )
+
+
 def _head(
-    model: nn.Module, attention: Any, seen: Watched, part: Part, layer: int, head: int, row: int, read: Tensor
+    model: nn.Module, attention: Any, seen: Watched, part: Part, layer: int, head: int, row: int, read: Tensor, use: int
 ) -> HeadInputs:
     length = part.weights.shape[-1]
     if isinstance(attention, CrossAttention):
-        call = seen.calls["attention"][0].inputs
+        call = seen.calls["attention"][use].inputs
         query = attention.query(read).unflatten(-1, (attention.heads, -1)).transpose(1, 2)
         query = query if attention.scaling else unscaled(query)
         key, value, keep = call[1], call[2], call[3]
@@ -159,16 +184,7 @@ def _allowed(keep: Tensor | None, length: int) -> np.ndarray | None:
     return None if allowed.all() else allowed
 
 
-def _before(module: Any, part: str, x_in: Tensor, seen: Watched) -> Tensor:
-    """What the residual connection around the attention adds to."""
-    if not part.endswith("cross"):
-        return x_in
-    return seen.input("norm of cross") if module.around_cross.pre else seen.input("attention")
-
-
-def _vocabulary(model: Any, state: Tensor, tokens: Any) -> Step:
-    norm = getattr(model, "decoder_norm", None) or getattr(model, "norm", None) or getattr(model, "body", model).norm
-    hidden = norm(state[None])[0]
+def _vocabulary(model: Any, hidden: Tensor, tokens: Any) -> Step:
     log_probs = model.output.scores(hidden[None])[0]
     best = log_probs.topk(min(BEST, len(log_probs)))
     ids = best.indices.tolist()

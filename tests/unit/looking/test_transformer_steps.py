@@ -15,6 +15,8 @@ from regard.looking.tracing import make_trace
 from regard.models.base import MODELS, build_model
 from regard.search.config import SearchConfig
 from regard.tasks.language_model import TextModel
+from regard.tasks.masked import MaskedText
+from regard.tasks.tagging import TextTagger
 from regard.tasks.translation import Translator
 
 TEXT = ["the animal is tired", "the street is wide", "it was too tired"] * 2
@@ -127,6 +129,43 @@ def test_the_last_layer_ends_in_words(norm, tokenizers):
     assert sum(np.exp(list(best.values()))) < 1
     assert trace.steps("decoder.cross", 0, 0, 0)[-1].name == "feedforward"
     assert trace.steps("decoder.self", 1, 0, 0)[-1].name == "residual"
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_one_layer_that_is_used_again_and_again(norm, tokenizers):
+    torch.manual_seed(0)
+    config = MODELS.get("universal").Config(width=16, heads=2, steps=3, norm=norm, halting="act")
+    size = tokenizers.source.size
+    model = build_model("universal", config, source_vocabulary=size, target_vocabulary=size, shared=True).eval()
+    trace = make_trace(Translator(model, tokenizers, SearchConfig(beam=1)), "the animal is", target="it was")
+    for part in ("encoder.self", "decoder.self", "decoder.cross"):
+        sums = []
+        for layer in range(3):
+            found = tensors(trace.steps(part, layer, 1, 1))
+            np.testing.assert_allclose(found["softmax.weights"], trace.head(part, layer, 1)[1], atol=1e-6)
+            np.testing.assert_allclose(found["join.joined"].reshape(2, 8)[1], found["sum.z"], atol=1e-5)
+            sums.append(found["residual.sum"])
+        assert not np.allclose(sums[0], sums[1])
+    assert trace.steps("decoder.cross", 2, 0, 0)[-1].name == "vocabulary"
+
+
+def test_readers_are_taken_apart_too(tokenizers):
+    torch.manual_seed(0)
+    size = tokenizers.source.size
+    bert = build_model(
+        "bert", MODELS.get("bert").Config(width=16, layers=2, heads=2, context=20),
+        source_vocabulary=size, target_vocabulary=size, shared=True,
+    ).eval()  # fmt: skip
+    trace = make_trace(MaskedText(bert, tokenizers), "the animal is tired")
+    assert trace.source.tokens[0] == "<s>"
+    assert trace.source.tokens[-1] == "</s>"
+    found = tensors(trace.steps("reader.self", 1, 0, 2))
+    np.testing.assert_allclose(found["softmax.weights"], trace.head("reader.self", 1, 0)[2], atol=1e-6)
+    config = MODELS.get("transformer-tagger").Config(width=16, layers=1, heads=2)
+    tagger = build_model("transformer-tagger", config, source_vocabulary=size, target_vocabulary=3, shared=False).eval()
+    trace = make_trace(TextTagger(tagger, tokenizers, ["a", "b"]), "the animal is tired")
+    found = tensors(trace.steps("encoder.self", 0, 1, 2))
+    np.testing.assert_allclose(found["softmax.weights"], trace.head("encoder.self", 0, 1)[2], atol=1e-6)
 
 
 @pytest.mark.parametrize("settings", [{}, {"kv_heads": 1, "qk_norm": True, "relative": "rotary", "positions": "none"}])
