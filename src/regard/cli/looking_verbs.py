@@ -29,5 +29,27 @@ def look(
     run_look(folders or [], host, port, browser, device)
 
 
+def plot(
+    kind: Annotated[str, typer.Argument(help="alignment, heads, head, positions or curves.")],
+    text: Annotated[str, typer.Argument(help="The sentence. Default: that of the viewer.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The picture: .png, .svg or .pdf.")] = Path("picture.png"),
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run folder. Default: the bundled model.")
+    ] = None,
+    part: Annotated[str, typer.Option(help="encoder.self, decoder.self, decoder.cross, or what a model has.")] = "",
+    layer: Annotated[int, typer.Option(help="For head: from 1.", min=1)] = 1,
+    head: Annotated[int, typer.Option(help="For head: from 1.", min=1)] = 1,
+    target: Annotated[str | None, typer.Option(help="A translation to draw instead of the model's own.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="For alignment: tokens instead of words.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Draw what a model does with a sentence, for papers and slides."""
+    with whole_imports():
+        from regard.cli.plot import run_plot
+
+    run_plot(kind, text, model, out, part, layer, head, target, tokens, device)
+
+
 def add_looking_verbs(app: typer.Typer) -> None:
-    app.command()(look)
+    for verb in (look, plot):
+        app.command()(verb)

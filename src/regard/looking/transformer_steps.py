@@ -46,7 +46,7 @@ def transformer_steps(
     watched["query"] = attention.query if isinstance(attention, CrossAttention) else attention.query_key_value
     watched |= {"feedforward": block.feedforward, "inner": block.feedforward.inner, "last norm": block.last_norm}
     with Watched(watched) as seen:
-        forced = run()
+        forced: Any = run()
     read = seen.input("query", call)
     steps, weights, _ = head_steps(_head(model, attention, seen, part, layer, head, row, read, call))
     if not np.allclose(weights, part.weights[layer, head, row], atol=1e-5):
@@ -72,9 +72,10 @@ def transformer_steps(
     if block.goes_on:
         return steps
     steps.append(_feedforward(seen, row, call, block.pre))
-    writes = forced is not None and forced.hidden.shape[1] >= part.weights.shape[2]  # not one state for the whole text
-    if writes and part.name.startswith("decoder") and layer == part.weights.shape[0] - 1:
-        steps.append(_vocabulary(model, forced.hidden[0, row], tokens))
+    hidden: Tensor | None = getattr(forced, "hidden", None)
+    last = part.name.startswith("decoder") and layer == part.weights.shape[0] - 1
+    if last and hidden is not None and hidden.shape[1] >= part.weights.shape[2]:  # not one state for the whole text
+        steps.append(_vocabulary(model, hidden[0, row], tokens))
     return steps
 
 
