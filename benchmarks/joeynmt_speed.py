@@ -1,4 +1,4 @@
-"""The JoeyNMT 2.3.0 side of `recurrent_speed.py`, which runs this with the python of JoeyNMT's own environment.
+"""The JoeyNMT 2.3.0 side of `recurrent_speed.py` and `train_cpu.py`, which run this with the python of JoeyNMT's own environment.
 
     pip install joeynmt==2.3.0 importlib_metadata    # it imports the latter without asking for it
 
@@ -47,10 +47,10 @@ def without_verbose(optimizer, verbose, **settings):
     return torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, **settings)
 
 
-def make_manager(settings: dict, folder: Path) -> TrainManager:
-    joeynmt.builders.ReduceLROnPlateau = without_verbose
+def recurrent(settings: dict) -> dict:
+    """A Bahdanau translator, in JoeyNMT's words."""
     embedding, hidden = settings["embedding"], settings["hidden"]
-    config = {
+    return {
         "initializer": "xavier_uniform",
         "encoder": {
             "type": "recurrent",
@@ -74,6 +74,28 @@ def make_manager(settings: dict, folder: Path) -> TrainManager:
             "input_feeding": True,
         },
     }
+
+
+def transformer(settings: dict) -> dict:
+    """A Transformer with normalised inputs of its sub-layers and one table for all that are tied."""
+    part = {
+        "type": "transformer",
+        "num_layers": settings["layers"],
+        "num_heads": settings["heads"],
+        "embeddings": {"embedding_dim": settings["width"], "scale": True, "dropout": settings["dropout"]},
+        "hidden_size": settings["width"],
+        "ff_size": settings["inner"],
+        "dropout": settings["dropout"],
+        "layer_norm": "pre",
+    }
+    tied = {"tied_embeddings": True, "tied_softmax": True}
+    return {"initializer": "xavier_uniform", **tied, "encoder": dict(part), "decoder": dict(part)}
+
+
+def make_manager(settings: dict, folder: Path) -> TrainManager:
+    joeynmt.builders.ReduceLROnPlateau = without_verbose
+    config = transformer(settings) if "heads" in settings else recurrent(settings)
+    smoothing = settings.get("smoothing", 0.0)
     training = {
         "optimizer": "adam",
         "adam_betas": settings["betas"],
@@ -81,12 +103,14 @@ def make_manager(settings: dict, folder: Path) -> TrainManager:
         "scheduling": "plateau",
         "clip_grad_norm": settings["clip"],
         "normalization": "tokens",
-        "label_smoothing": 0.0,
+        "label_smoothing": smoothing,
         "batch_size": 1,  # of a data loader that is not used
     }
     words = [f"word{i}" for i in range(settings["vocabulary"] - len(THEIRS))]
-    model = build_model(config, Vocabulary(words, SYMBOLS), Vocabulary(words, SYMBOLS))
-    model.loss_function = ("crossentropy", 0.0)
+    source = Vocabulary(words, SYMBOLS)
+    target = source if config.get("tied_embeddings") else Vocabulary(words, SYMBOLS)
+    model = build_model(config, source, target)
+    model.loss_function = ("crossentropy", smoothing)
     return TrainManager(
         rank=0,
         model=model,

@@ -186,7 +186,7 @@ class Ours:
         low = uses_bfloat16(self.config, device)
         autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
         self.optimizer = Optimizer(model, self.config, device)
-        self.gradients = Gradients(model, model.forward, autocast, 0.0, 0.0, record=device.type == "cuda")
+        self.gradients = Gradients(model, autocast, record=device.type == "cuda")
         self.parameters = model.parameters_count()
         self.steps = 0
 
@@ -207,23 +207,14 @@ class Ours:
 class JoeyNMT:
     """Another process, with JoeyNMT in it, that trains through the batches whenever it is asked to."""
 
-    def __init__(self, python: Path, batches: list[Batch], folder: Path, arguments: argparse.Namespace):
+    def __init__(self, python: Path, batches: list[Batch], folder: Path, sizes: dict[str, Any]):
         arrays = {}
         for i, batch in enumerate(batches):
             arrays[f"source{i}"] = batch.source.tokens.numpy()
             arrays[f"lengths{i}"] = batch.source.lengths.numpy()
             arrays[f"target{i}"] = torch.cat((batch.target_in[:, :1], batch.target_out), 1).numpy()
         np.savez(folder / "batches.npz", **arrays)
-        settings = {
-            "vocabulary": arguments.vocabulary,
-            "embedding": arguments.embedding,
-            "hidden": arguments.hidden,
-            "threads": torch.get_num_threads(),
-            "lr": LR,
-            "betas": BETAS,
-            "clip": CLIP,
-            "seed": arguments.seed,
-        }
+        settings = {**sizes, "threads": torch.get_num_threads(), "lr": LR, "betas": BETAS, "clip": CLIP}
         (folder / "settings.json").write_text(json.dumps(settings))
         self._process = subprocess.Popen(
             [python, Path(__file__).with_name("joeynmt_speed.py"), folder],
@@ -349,7 +340,8 @@ def main() -> None:
         peers["regard, float32"] = Ours(ours(), our_batches, device, "float32")
     with tempfile.TemporaryDirectory(prefix="regard-speed-") as name, contextlib.ExitStack() as ending:
         if arguments.joeynmt:
-            joeynmt = JoeyNMT(arguments.joeynmt, plain_batches, Path(name), arguments)
+            sizes = {key: getattr(arguments, key) for key in ("vocabulary", "embedding", "hidden", "seed")}
+            joeynmt = JoeyNMT(arguments.joeynmt, plain_batches, Path(name), sizes)
             ending.callback(joeynmt.close)
             peers["JoeyNMT"] = joeynmt
         measured = measure(peers, arguments.rounds, torch.cuda.synchronize if on_cuda else lambda: None)

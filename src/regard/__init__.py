@@ -37,6 +37,7 @@ __all__ = [
     "evaluate_text",
     "load",
     "nadaraya_watson",
+    "plan",
     "resume",
     "train",
 ]
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from regard.tasks.tagging import TextTagger
     from regard.tasks.translation import Translator
     from regard.tasks.word_vectors import WordVectors
+    from regard.training.planning import plan
     from regard.training.run import resume, train
 
 _PLACES = {
@@ -73,6 +75,7 @@ _PLACES = {
     "evaluate_text": "regard.evaluation.text_run",
     "load": "regard.tasks.pretrained",
     "nadaraya_watson": "regard.layers.attention.nadaraya_watson",
+    "plan": "regard.training.planning",
     "resume": "regard.training.run",
     "train": "regard.training.run",
 }

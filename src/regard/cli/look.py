@@ -12,15 +12,26 @@ from pathlib import Path
 
 import uvicorn
 
+from regard.cli.outputs import check_outputs
 from regard.core.errors import ConfigError
+from regard.looking.saved_page import save_page
 from regard.looking.server import make_app
-from regard.looking.session import Session
+from regard.looking.session import SENTENCE, Session
 from regard.tasks.folder import read_config
 from regard.tasks.pretrained import find_model
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MOST_MODELS = 16
 FIRST_PORT, PORTS = 8020, 20  # tried in turn where none is named
+
+
+def run_save(folders: Sequence[Path], text: str, out: Path, device: str) -> None:
+    """Writes the page of one sentence, which opens offline."""
+    if len(folders) > 1:
+        raise ConfigError("--save", f"{len(folders)} folders are given", "Give one")
+    check_outputs([out], [])
+    save_page(Session(list(folders) or [None], device), out, text or SENTENCE)
+    print(f"{out} is written.")
 
 
 def run_look(folders: Sequence[Path], host: str, port: int, browser: bool, device: str) -> None:

@@ -20,12 +20,22 @@ def look(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port. Default: a free one.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
+    save: Annotated[
+        Path | None, typer.Option(help="Instead: write one sentence's page into this HTML file, which opens offline.")
+    ] = None,
+    text: Annotated[str, typer.Option(help="With --save: the sentence.")] = "",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Look inside models in the browser: attention, step by step, on sentences of your own. Works offline."""
     with whole_imports():
-        from regard.cli.look import run_look
+        from regard.cli.look import run_look, run_save
+        from regard.core.errors import ConfigError
 
+    if save is not None:
+        run_save(folders or [], text, save, device)
+        return
+    if text:
+        raise ConfigError("--text", "it goes with --save", "Type the sentence into the page")
     run_look(folders or [], host, port, browser, device)
 
 
@@ -50,6 +60,24 @@ def plot(
     run_plot(kind, text, model, out, part, layer, head, target, tokens, device)
 
 
+def heads(
+    parsed: Annotated[Path, typer.Argument(metavar="FILE", help="A parsed text in CoNLL-U.")],
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="A run folder. Default: the bundled model.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where the counts go. Default: heads.json in the run folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Counts as JSON.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Count how often each attention head follows a grammatical relation: who did what to whom."""
+    with whole_imports():
+        from regard.cli.heads import run_heads
+
+    run_heads(parsed, model, out, as_json, device)
+
+
 def add_looking_verbs(app: typer.Typer) -> None:
-    for verb in (look, plot):
+    for verb in (look, plot, heads):
         app.command()(verb)

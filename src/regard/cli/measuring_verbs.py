@@ -1,4 +1,4 @@
-"""The verbs that measure, `evaluate` and `compare`: thin layers, whose imports are inside."""
+"""The verbs that measure, `evaluate`, `compare` and `plan`: thin layers, whose imports are inside."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FREQUENT = 30_000  # words that analogies are asked among
 
 
 def add_measuring_verbs(app: typer.Typer) -> None:
-    for verb in (evaluate, compare):
+    for verb in (evaluate, compare, plan):
         app.command()(verb)
 
 
@@ -178,3 +178,35 @@ def compare(
         "tokenized": tokenized, "lowercase": lowercase,
     }  # fmt: skip
     run_compare(recipe or [], options, out, report, resume, quiet)
+
+
+def plan(
+    recipe: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RECIPE] [section.key=value ...]", help="A recipe (name or path) and settings that go over it."
+        ),
+    ] = None,
+    src: Annotated[str, typer.Option(help="Source text, one sentence per line.")] = "",
+    tgt: Annotated[str, typer.Option(help="Target text, aligned with the source.")] = "",
+    pairs: Annotated[str, typer.Option(help="Instead: one file with both sides.")] = "",
+    text: Annotated[str, typer.Option(help="For a language model: plain text.")] = "",
+    labelled: Annotated[str, typer.Option(help="For a classifier: lines of a label, a tab and a text.")] = "",
+    tagged: Annotated[str, typer.Option(help="For a tagger: CoNLL or CoNLL-U columns.")] = "",
+    allow: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Go on although `regard data check` finds this.")
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", metavar="DIR", help="The run would start from this trained model.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long steps are tried out for their speed.")] = 5.0,
+    fit: Annotated[bool, typer.Option("--fit", help="Find the largest train.batch_tokens that fits.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings, errors and the result.")] = False,
+) -> None:
+    """Say before training what it takes: parameters, memory, tokens a second, time, and which batch fits. Nothing is written."""
+    with whole_imports():
+        from regard.cli.plan import run_plan
+
+    files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}
+    run_plan(recipe or [], files, allow or (), start_from, seconds, fit, as_json, quiet)

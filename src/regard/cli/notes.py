@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from regard.core.files import read_json
-from regard.tasks.folder import RUN
+from regard.tasks.run_files import RUN
 
 
 def note_unfinished(folder: Path | None) -> None:

@@ -16,10 +16,7 @@ from typing import Any
 from regard.cli.notes import note_unfinished
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
-from regard.data.corpus import read_pairs
-from regard.data.reading.archives import packing
-from regard.data.reading.lines import decoded, refuse_other_encodings
-from regard.search.config import MAX_HYPOTHESES, SearchConfig
+from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.lines import Translation
 from regard.tasks.pretrained import load_translator
 from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
@@ -42,8 +39,11 @@ def run_translate(
     tag: str,
     as_json: bool,
     device: str,
+    engine: Any = "auto",
+    compute: Any = "int8",
+    verbose: bool = False,
 ) -> None:
-    translator = load_translator(model, device).tagged(tag)
+    translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
     settings = _settings(translator, changes)
     note_unfinished(translator.folder)
     typed = not texts and sys.stdin is not None and sys.stdin.isatty()
@@ -58,10 +58,13 @@ def run_translate(
         if typed:
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = as_they_come(stdin_lines())
-    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix)
+    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix, details=as_json)
     cut = number = 0
+    said = ""
     for number, (source, many) in enumerate(stream):
-        _write(number, source, many, settings.nbest, as_json)
+        if verbose and said != (said := _about_engine(translator)):
+            print(said, file=sys.stderr)
+        _write(number, source, many, settings.nbest, as_json, translator.engine)
         cut += not many[0].finished
         if not texts:
             sys.stdout.flush()
@@ -100,9 +103,14 @@ def in_options(error: ConfigError) -> ConfigError:
     return ConfigError(said(error.where), said(error.what), advice)
 
 
-def _write(number: int, source: str, many: list[Translation], nbest: int, as_json: bool) -> None:
+def _about_engine(translator: Translator) -> str:
+    return f"Engine: {translator.engine}" + (f" ({translator.engine_note})" if translator.engine_note else "")
+
+
+def _write(number: int, source: str, many: list[Translation], nbest: int, as_json: bool, engine: str) -> None:
     if as_json:
-        print(json.dumps({"source": source, "translations": [t.to_plain() for t in many]}, ensure_ascii=False))
+        found = [t.to_plain() for t in many]
+        print(json.dumps({"source": source, "translations": found, "engine": engine}, ensure_ascii=False))
     elif nbest > 1:
         for translation in many:
             print(f"{number} ||| {one_line(translation.text)} ||| {translation.score:.4f}")
@@ -117,6 +125,8 @@ def one_line(text: str) -> str:
 
 def stdin_lines() -> Iterator[str]:
     """Lines of standard input, without their ends; wrong encoding and endless lines are errors that name the line."""
+    from regard.data.reading.lines import decoded, refuse_other_encodings  # not for text given as arguments
+
     number = offset = 0
     if sys.stdin is None:
         raise DataError("standard input", "it is closed", "Give the text as an argument, or a file with < FILE")
@@ -147,6 +157,8 @@ def stdin_lines() -> Iterator[str]:
 
 
 def _refuse_archives(begin: bytes) -> None:
+    from regard.data.reading.archives import packing
+
     ending = packing(begin)
     if ending:
         tool = {".gz": "gzip", ".xz": "xz"}.get(ending, "zstd")
@@ -184,6 +196,8 @@ def as_they_come(lines: Iterator[str]) -> Iterator[str | None]:
 
 
 def run_score(src: Path, tgt: Path, model: Path | None, tag: str, as_json: bool, device: str) -> None:
+    from regard.data.corpus import read_pairs  # which translating needs not
+
     pairs = read_pairs(src, tgt)
     for result in load_translator(model, device).tagged(tag).score(pairs.sources, pairs.targets):
         if as_json:

@@ -22,7 +22,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 
 
 def add_translating_verbs(app: typer.Typer) -> None:
-    for verb in (translate, score, align):
+    for verb in (translate, score, align, shortlist):
         app.command()(verb)
 
 
@@ -60,6 +60,14 @@ def translate(
         bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
     ] = False,
     device: DeviceOption = "auto",
+    engine: Annotated[
+        str,
+        typer.Option(help="auto, torch or ctranslate2. auto: CTranslate2 on a CPU, where it can do what is asked for."),
+    ] = "auto",
+    compute: Annotated[str, typer.Option(help="Numbers of CTranslate2: int8, int8_float32 or float32.")] = "int8",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say on standard error which engine answered.")
+    ] = False,
 ) -> None:
     """Translate text: arguments, or standard input line by line."""
     with whole_imports():
@@ -70,7 +78,8 @@ def translate(
         "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
         "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
     }  # fmt: skip
-    run_translate(text, model, {k: v for k, v in changes.items() if v is not None}, prefix, tag, as_json, device)
+    given = {k: v for k, v in changes.items() if v is not None}
+    run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose)
 
 
 def score(
@@ -131,3 +140,16 @@ def align(
 
     rule = LinkRule(threshold=threshold, null=null)
     run_align(src, tgt, model, out, gold, gold_from_one, reverse, symmetrise, rule, tag, reverse_tag, as_json, device)
+
+
+def shortlist(
+    model: Annotated[Path, typer.Option("--model", "-m", help="The run folder of a translator.")],
+    each: Annotated[int, typer.Option(help="Most target tokens for each source token.")] = 80,
+    always: Annotated[int, typer.Option(help="How many of the most frequent target tokens are always allowed.")] = 600,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the lists away again.")] = False,
+) -> None:
+    """Make translating on a CPU faster: learn which target tokens each source token may become, and score only those."""
+    with whole_imports():
+        from regard.cli.shortlist import run_shortlist
+
+    run_shortlist(model, each, always, remove)

@@ -13,6 +13,7 @@ from regard.core import config as configuration
 from regard.core.errors import ConfigError
 from regard.models.base import build_model
 from regard.training.model_section import build_model_config
+from regard.training.step_time import step_seconds as step_seconds
 
 GRID = (
     8,
@@ -131,23 +132,6 @@ def _with_inner(section: dict[str, Any], count: int, wanted: int, vocabulary: Vo
 def trial_seconds(seconds: float) -> float:
     """How long a trial trains, to learn what a step takes."""
     return min(LONGEST_TRIAL, max(SHORTEST_TRIAL, seconds / 10))
-
-
-def step_seconds(rows: Sequence[Mapping[str, Any]]) -> float | None:
-    """What a step takes, by the lines of a trial's log, without its first quarter, which is slower. None if unknown."""
-    points = [
-        (row["step"], row["seconds"])
-        for row in rows
-        if type(row.get("step")) is int and isinstance(row.get("seconds"), (int, float))
-    ]
-    if not points:
-        return None
-    last_step, last_seconds = points[-1]
-    first_step, first_seconds = next(p for p in points if p[0] >= last_step / 4)
-    if first_step == last_step:
-        first_step, first_seconds = 0, 0.0
-    took = (last_seconds - first_seconds) / (last_step - first_step)
-    return took if took > 0 and math.isfinite(took) else None
 
 
 def steps_within(seconds: float, of_a_step: float) -> int:

@@ -70,9 +70,10 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
     if origin is typing.Literal:
         if value in args and type(value) in {type(a) for a in args}:
             return value
-        near = difflib.get_close_matches(str(value), [str(a) for a in args], n=1)
-        advice = f"Perhaps you mean {near[0]!r}" if near else "Use one of " + ", ".join(map(str, args))
-        raise ConfigError(f"setting {path}", f"{value!r} is not one of {', '.join(map(str, args))}", advice)
+        known = [str(a).lower() if isinstance(a, bool) else str(a) for a in args]
+        near = difflib.get_close_matches(str(value), known, n=1)
+        advice = f"Perhaps you mean {near[0]!r}" if near else "Use one of " + ", ".join(known)
+        raise ConfigError(f"setting {path}", f"{value!r} is not one of {', '.join(known)}", advice)
     if origin is tuple:
         items = value if isinstance(value, (list, tuple)) else [value]
         return tuple(_convert(args[0], item, f"{path}[{i}]") for i, item in enumerate(items))

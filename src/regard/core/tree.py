@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+import torch
 from jaxtyping import Int
 from torch import Tensor
 
@@ -29,9 +30,19 @@ class Rows:
         """This value with the rows of some sentences replaced by those of another value of the same shape."""
         return self.map(lambda tensor, new: tensor.index_copy(0, sentences, new.to(tensor.dtype)), other)
 
+    def put_in_place(self, sentences: Int[Tensor, "N"], other: Self) -> None:
+        """`put` into these very tensors: for a value whose tensors stay where they are."""
+        self.map(lambda tensor, new: tensor.index_copy_(0, sentences, new.to(tensor.dtype)), other)
+
     def clone(self) -> Self:
         """A copy that stays valid when `advance` consumes the original."""
         return self.map(lambda tensor: tensor.clone())
+
+    def leaves(self) -> list[Tensor]:
+        """All tensors, in the order of the fields."""
+        found: list[Tensor] = []
+        self.map(lambda tensor: (found.append(tensor), tensor)[1])
+        return found
 
 
 def _map(function: Any, value: Any, *others: Any) -> Any:
@@ -48,16 +59,27 @@ def _map(function: Any, value: Any, *others: Any) -> Any:
 class Memory(Rows):
     """What a model keeps of the source: B rows, shared by all hypotheses of a sentence, never copied per hypothesis."""
 
+    def constants(self) -> list[Tensor]:
+        """Tensors that belong to no sentence, such as matrices made ready once; `map`, `take` and `put` leave them as they are."""
+        return []
+
 
 @dataclasses.dataclass
 class State(Rows):
     """What a model keeps of the target so far. Every tensor starts with [B, K]."""
 
+    brief: ClassVar[bool] = False  # `put_in_place` also takes states that have room for fewer tokens
+
     def reorder(self, parents: Int[Tensor, "B K"]) -> Self:
         """The state in which hypothesis k of each sentence continues what was hypothesis `parents[b, k]`."""
+        sentences, beams = parents.shape
+        rows = (parents + torch.arange(0, sentences * beams, beams, device=parents.device)[:, None]).flatten()
+        return self.map(lambda tensor: tensor.flatten(0, 1).index_select(0, rows).unflatten(0, (sentences, beams)))
 
-        def gather(tensor: Tensor) -> Tensor:
-            index = parents.reshape(*parents.shape, *([1] * (tensor.dim() - 2)))
-            return tensor.gather(1, index.expand(*parents.shape, *tensor.shape[2:]))
+    def within(self, span: int) -> Self:
+        """The same, for a step in which no hypothesis that counts has read `span` tokens yet; rows may be at different places.
 
-        return self.map(gather)
+        Whatever the host would otherwise count from step to step comes from `span`: so the same step can be replayed. Rows that
+        have read more, which are done, may go on: what they read means nothing, but must do no harm.
+        """
+        return self

@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-PAD, BOS, EOS, UNK = 0, 1, 2, 3
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+from regard.core.specials import BOS, EOS, PAD, SPECIALS, UNK
+
+__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "Padded", "Unpadded", "pad_rows"]
 
 
 class Padded(NamedTuple):
@@ -23,6 +24,11 @@ class Padded(NamedTuple):
     def lengths(self) -> Int[Tensor, "B"]:
         return self.keep.sum(1)
 
+    @property
+    def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:
+        """Which keys attention may look at; None where all: fused kernels are faster without a mask."""
+        return self.keep[:, None, None, :]
+
     def to(self, device: torch.device | str) -> Padded:
         return Padded(self.tokens.to(device, non_blocking=True), self.keep.to(device, non_blocking=True))
 
@@ -31,6 +37,17 @@ class Padded(NamedTuple):
         tokens, keep = self.tokens[rows], self.keep[rows]
         width = max(1, int(keep.sum(1).max())) if len(rows) else 1
         return Padded(tokens[:, :width], keep[:, :width])
+
+
+class Unpadded(Padded):
+    """A batch without padding, known as such without asking the device."""
+
+    @property
+    def mask(self) -> None:
+        return None
+
+    def to(self, device: torch.device | str) -> Unpadded:
+        return Unpadded(*super().to(device))
 
 
 def pad_rows(rows: Sequence[Sequence[int]], multiple: int = 1) -> Padded:

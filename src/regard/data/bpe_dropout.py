@@ -17,7 +17,7 @@ import numpy as np
 import tokenizers as hf
 
 from regard.core.errors import ConfigError
-from regard.core.types import SPECIALS
+from regard.core.specials import SPECIALS
 from regard.data.draws import GAMMA, shares
 from regard.data.tokenizers import SPACE, Tokenizer
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.core.errors import ConfigError, DataError
-from regard.core.types import SPECIALS
+from regard.core.specials import SPECIALS
 from regard.data.addresses import is_path
 from regard.data.prepared import Shelf, from_home, read_plain, write_plain
 from regard.data.reading import PairReader, open_pairs, read_lines

@@ -14,7 +14,7 @@ import tokenizers as hf
 from tokenizers import models
 
 from regard.core.errors import TokenizerError
-from regard.core.types import SPECIALS, UNK
+from regard.core.specials import SPECIALS, UNK
 from regard.data.tokenizer_training import BYTES, byte_names, set_bytes
 
 END_OF_TEXT = "<|endoftext|>"

@@ -85,8 +85,8 @@ def learn_short_lists(
     source_vocabulary: int,
     target_vocabulary: int,
     *,
-    each: int = 40,
-    always: int = 300,
+    each: int = 80,
+    always: int = 600,
     rounds: int = 5,
     most_cells: int = MOST_CELLS,
 ) -> ShortLists:

@@ -11,6 +11,7 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.core.types import PAD
+from regard.data.known_words import KnownWords
 from regard.data.prepared import Shelf, read_plain, write_plain
 from regard.data.split import PairStream
 from regard.data.tokenizers import TokenizerPair
@@ -101,8 +102,6 @@ class TokenStore:
             if say is not None:
                 say(f"Preparing {len(pairs):,} pairs...")
             _write(folder, pairs, tokenizers, max_length, name)
-            for tokenizer in (tokenizers.source, tokenizers.target):
-                tokenizer.forget_words()
 
         folder = shelf.made("tokens", detail, fill, say)
         return cls.open(folder, weights)
@@ -132,22 +131,34 @@ class _Encoded(NamedTuple):
 
 def _encoded(pairs: PairStream, tokenizers: TokenizerPair, max_length: int) -> Iterator[_Encoded]:
     begin = 0
+    of_source = KnownWords(tokenizers.source)
+    of_target = of_source if tokenizers.joint else KnownWords(tokenizers.target)
     for chunk in pairs.chunks(CHUNK):
-        sources, targets = tokenizers.source.encode_many(chunk.sources), tokenizers.target.encode_many(chunk.targets)
+        source, source_lengths = of_source.rows(chunk.sources)
+        target, target_lengths = of_target.rows(chunk.targets)
         if chunk.tags:
-            leads = {tag: [tokenizers.source.tag(tag)] if tag else [] for tag in set(chunk.tags)}
-            sources = [leads[tag] + ids for tag, ids in zip(chunk.tags, sources, strict=True)]
-        rows = [
-            i
-            for i, (source, target) in enumerate(zip(sources, targets, strict=True))
-            if not max_length or max(len(source), len(target)) <= max_length
-        ]
+            source, source_lengths = _with_tags(source, source_lengths, chunk.tags, tokenizers)
+        fits = np.ones(len(chunk), dtype=bool)
+        if max_length:
+            fits = np.maximum(source_lengths, target_lengths) <= max_length
         yield _Encoded(
-            TokenRows.from_lists(sources[i] for i in rows),
-            TokenRows.from_lists(targets[i] for i in rows),
-            begin + np.asarray(rows, dtype=np.int64),
+            _kept(source, source_lengths, fits), _kept(target, target_lengths, fits), begin + np.flatnonzero(fits)
         )
         begin += len(chunk)
+
+
+def _kept(flat: np.ndarray, lengths: np.ndarray, fits: np.ndarray) -> TokenRows:
+    return TokenRows(flat[np.repeat(fits, lengths)], np.concatenate(([0], np.cumsum(lengths[fits]))))
+
+
+def _with_tags(
+    flat: np.ndarray, lengths: np.ndarray, tags: Sequence[str], tokenizers: TokenizerPair
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each row with the token of its tag in front, where it has one."""
+    of_tag = {tag: tokenizers.source.tag(tag) for tag in set(tags) if tag}
+    tagged = np.asarray([bool(tag) for tag in tags])
+    places = (np.cumsum(lengths) - lengths)[tagged]
+    return np.insert(flat, places, [of_tag[tag] for tag in tags if tag]), lengths + tagged
 
 
 def _joined(parts: list[TokenRows]) -> TokenRows:

@@ -14,9 +14,7 @@ import tokenizers as hf
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.core.errors import ConfigError, TokenizerError
-from regard.core.types import SPECIALS, UNK
-from regard.data.unigram import train_unigram
-from regard.data.word_list import read_word_list
+from regard.core.specials import SPECIALS, UNK
 from regard.data.wordpiece import piece_model, set_wordpieces, train_wordpieces
 
 PUNCTUATION = "▁?[\\p{P}$+<=>^`|~]"
@@ -77,6 +75,8 @@ def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) 
         if config.kind == "bpe":
             _train_bpe(inner, texts, words, config, tags)
         else:
+            from regard.data.word_list import read_word_list  # as below: who only uses tokenizers need not wait for it
+
             # what a text of the listed words is made of
             listed = _count_words(read_word_list(config.words), inner) if config.words else {}
             inner.model = _model(words, listed, config, tags)
@@ -198,6 +198,8 @@ def _model(
     unknown = SPECIALS[UNK]
     specials = [*SPECIALS, *tags]
     if config.kind == "unigram":
+        from regard.data.unigram import train_unigram
+
         pieces = train_unigram(words, config.size - len(specials))
         return models.Unigram([*((special, 0.0) for special in specials), *pieces], unk_id=UNK, byte_fallback=False)
     if config.kind == "wordpiece":

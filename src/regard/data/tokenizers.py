@@ -16,17 +16,19 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import tokenizers as hf
 
 from regard.core.errors import TokenizerError
 from regard.core.files import write_bytes
-from regard.core.types import SPECIALS, UNK
+from regard.core.specials import SPECIALS, UNK
 from regard.data.gpt2_tokens import gpt2_json
 from regard.data.long_texts import parts_of
-from regard.data.split import Pairs, PairStream
 from regard.data.tokenizer_training import SPACE, TokenizerConfig, trained
+
+if TYPE_CHECKING:
+    from regard.data.split import PairStream
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 MAX_JSON_CHARACTERS = 64 << 20
@@ -99,7 +101,7 @@ class Tokenizer:
 
         Where tokens never cross a space, a line's tokens are those of its words.
         """
-        if not self._word_by_word or any(map(self._odd_space.search, texts)):
+        if not self.cuts_words(texts):
             return self.encode(texts)
         known = self._words
         if len(known) > MOST_WORDS:
@@ -108,6 +110,10 @@ class Tokenizer:
         new = list({word for line in lines for word in line}.difference(known))
         known.update(zip(new, self.encode(new), strict=True))
         return [[i for word in line for i in known[word]] for line in lines]
+
+    def cuts_words(self, texts: Sequence[str]) -> bool:
+        """Whether the tokens of each text are those of its words."""
+        return self._word_by_word and not any(map(self._odd_space.search, texts))
 
     def encode_long(self, text: str) -> Iterator[list[int]]:
         """What `encode` gives for a text of any length, a part at a time, so that memory is bounded.
@@ -183,6 +189,8 @@ class TokenizerPair:
     @classmethod
     def train(cls, sources: Sequence[str], targets: Sequence[str], config: TokenizerConfig) -> Self:
         """Tokenizers for the two sides of a text."""
+        from regard.data.split import Pairs  # NumPy, which using tokenizers does not need
+
         return cls.train_on(Pairs(list(sources), list(targets)), config)
 
     @classmethod

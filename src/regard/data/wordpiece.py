@@ -19,7 +19,7 @@ import tokenizers as hf
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.core.errors import TokenizerError
-from regard.core.types import SPECIALS, UNK
+from regard.core.specials import SPECIALS, UNK
 
 MASK = "<mask>"  # the tag of tokenizers that stands for a hidden word
 OURS = (*SPECIALS, MASK)

@@ -68,10 +68,10 @@ class NormalisedOutput(SoftmaxOutput):
     def weight(self) -> Float[Tensor, "V D"]:  # type: ignore[override]
         return self.v * scale_of(self.v, self.g)[:, None]
 
-    def scores(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+    def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Few rows meet a large matrix here, at every step of a search: it is the products that are scaled."""
         products = F.linear(hidden, self.v).float()
-        return torch.addcmul(self.bias.float(), products, scale_of(self.v, self.g).float()).log_softmax(-1)
+        return torch.addcmul(self.bias.float(), products, scale_of(self.v, self.g).float())
 
 
 def _draw(v: Tensor, g: Tensor, std: float) -> None:

@@ -25,7 +25,6 @@ from regard.looking.session import Looked, Session
 from regard.search.search import search
 from regard.tasks.folder import RUN
 from regard.tasks.translation import Translator
-from regard.tasks.word_vectors import WordVectors
 from regard.training.log import read_metrics
 
 GLANCE = 1.0  # seconds between two looks at a log
@@ -107,14 +106,14 @@ def model_routes(session: Session) -> list[Route]:
 
     async def near(request: Request) -> Response:
         body = await body_of(request)
-        vectors = await work(_vectors, session.model(str(body.get("model", "0"))))
+        vectors = await work(session.model(str(body.get("model", "0"))).word_vectors)
         return JSONResponse(
             await work(words.near, vectors, text_of(body, "word"), count_of(body, "top", 10, MOST_ROWS))
         )
 
     async def analogy(request: Request) -> Response:
         body = await body_of(request)
-        vectors = await work(_vectors, session.model(str(body.get("model", "0"))))
+        vectors = await work(session.model(str(body.get("model", "0"))).word_vectors)
         three = [text_of(body, name) for name in ("a", "b", "c")]
         return JSONResponse(await work(words.analogy, vectors, *three, count_of(body, "top", 5, MOST_ROWS)))
 
@@ -127,7 +126,7 @@ def model_routes(session: Session) -> list[Route]:
         return JSONResponse(await work(words.in_context, task, text_of(body, "word"), read))
 
     async def word_map(request: Request) -> Response:
-        vectors = await work(_vectors, session.model(request.query_params.get("model", "0")))
+        vectors = await work(session.model(request.query_params.get("model", "0")).word_vectors)
         asked_for = request.query_params.get("words", "").split()
         if not 2 <= len(asked_for) <= MOST_WORDS:
             raise Refused("words", f"{len(asked_for)} words are given", f"Give 2 to {MOST_WORDS}, with spaces between")
@@ -155,12 +154,6 @@ def _model(looked: Looked) -> Any:
     if model is None:
         raise ModelError(looked.name, "it is a table of words alone", "Choose another view")
     return model
-
-
-def _vectors(looked: Looked) -> WordVectors:
-    if looked.vectors is None:
-        looked.vectors = WordVectors.load(looked.folder)
-    return looked.vectors
 
 
 def _from_prefix(task: Translator, text: str, prefix: list[str]) -> dict[str, Any]:

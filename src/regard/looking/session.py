@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.core.errors import CheckpointError, ModelError
+from regard.core.errors import CheckpointError, ModelError, RegardError
+from regard.looking.grammar import baselines, load_heads, sayings
 from regard.looking.trace import Trace
 from regard.looking.tracing import make_trace
-from regard.looking.views import views_of
+from regard.looking.views import VIEWS, views_of
 from regard.tasks.folder import METRICS, read_config
 from regard.tasks.pretrained import BUNDLED, find_model, load
 from regard.tasks.word_vectors import WordVectors
 
 SENTENCE = "The animal didn't cross the street because it was too tired."
+MASKED_SENTENCE = "The animal didn't cross the [MASK] because it was too tired."
 MOST_TRACES = 16
+MOST_WORDS, SHORTEST = 40, 4  # shown at first, and letters of each
 SHOWN_SETTINGS = ("width", "layers", "encoder_layers", "decoder_layers", "heads", "embedding", "positions", "relative")
 
 
@@ -34,6 +38,15 @@ class Looked:
         self._task: Any = None
         self._lock = threading.Lock()
 
+    @classmethod
+    def of(cls, task: Any) -> Looked:
+        """A model that is loaded already."""
+        if getattr(task, "folder", None) is None:
+            raise ModelError("the model", "it is of no run folder", "Save it, and load it with regard.load")
+        looked = cls(0, task.folder, "auto")
+        looked._task = task
+        return looked
+
     @property
     def task(self) -> Any:
         """Loaded once. A folder that has gone is an error that says so."""
@@ -44,13 +57,24 @@ class Looked:
                 self._task = load(self.folder, self.device)
             return self._task
 
+    @functools.cached_property
+    def sayings(self) -> dict[str, Any]:
+        """What was counted of the heads, if it was."""
+        found = load_heads(self.folder)
+        return {} if found is None else {"heads_say": sayings(found), "heads_baseline": baselines(found)}
+
     @property
     def metrics(self) -> Path:
         return self.folder / METRICS
 
     def to_plain(self) -> dict[str, Any]:
-        config = read_config(self.folder)["model"]
-        architecture, task = str(config.get("name")), self.task
+        """What the page lists. A model that cannot be opened is listed, too: its views say what is wrong with it."""
+        try:
+            config = read_config(self.folder)["model"]
+            architecture, task = str(config.get("name")), self.task
+        except RegardError:
+            unknown = {"architecture": "?", "does": "nothing", "parameters": 0, "settings": {}, "sentence": SENTENCE}
+            return {"id": self.id, "name": self.name, **unknown, "views": dict.fromkeys(VIEWS, True)}
         model = getattr(task, "model", None)
         return {
             "id": self.id,
@@ -59,9 +83,30 @@ class Looked:
             "does": sorted(getattr(model, "capabilities", {"embeds"}) - {"attends", "plans"})[0],
             "parameters": model.parameters_count() if model is not None else 0,
             "settings": {name: config[name] for name in SHOWN_SETTINGS if name in config},
-            "sentence": SENTENCE,
+            "sentence": MASKED_SENTENCE if "fills" in getattr(model, "capabilities", ()) else SENTENCE,
             "views": views_of(task, architecture, trained=self.metrics.exists()),
+            "languages": self._languages(),
+            "words": self._some_words(),
         }
+
+    def _languages(self) -> dict[str, str]:
+        data = read_config(self.folder).get("data")
+        found = data if isinstance(data, dict) else {}
+        return {side: str(found.get(f"{side}_language") or "") for side in ("source", "target")}
+
+    def _some_words(self) -> list[str]:
+        """Words that have vectors, for the page to begin with; the frequent ones where words are in that order."""
+        try:
+            words = self.word_vectors().words
+        except RegardError:
+            return []
+        return [word for word in words if word.isalpha() and word.islower() and len(word) >= SHORTEST][:MOST_WORDS]
+
+    def word_vectors(self) -> WordVectors:
+        """The model's table of words, read once."""
+        if self.vectors is None:
+            self.vectors = WordVectors.load(self.folder)
+        return self.vectors
 
 
 class Session:
@@ -69,6 +114,16 @@ class Session:
 
     def __init__(self, places: Sequence[Path | None], device: str = "auto"):
         self.models = [Looked(number, place, device) for number, place in enumerate(places)]
+        self._start()
+
+    @classmethod
+    def of(cls, task: Any) -> Session:
+        """A session with one model that is loaded already."""
+        session = cls([])
+        session.models = [Looked.of(task)]
+        return session
+
+    def _start(self) -> None:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         self._made = 0
         self.working = threading.Lock()
@@ -89,7 +144,7 @@ class Session:
         self._traces[name] = trace
         while len(self._traces) > MOST_TRACES:
             self._traces.popitem(last=False)
-        return {"id": name, "model": model, **trace.header()}
+        return {"id": name, "model": model, **trace.header(), **self.model(model).sayings}
 
     def trace(self, name: str) -> Trace:
         if name not in self._traces:

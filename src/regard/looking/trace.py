@@ -40,8 +40,10 @@ class Trace:
     finished: bool = True
     halting: dict[Side, np.ndarray] = dataclasses.field(default_factory=dict)  # [tokens, steps]: weights that sum to 1
     _layers: dict[str, Layer] | None = None
+    _beam: dict[str, Any] | None = None
     model: Any = None
     again: Callable[[], Any] = lambda: None  # lets the model read the text once more
+    tree: Callable[[], dict[str, Any]] | None = None  # the search that found the target
     read: Any = None  # what the decoder reads, ids
     begin: Any = None  # memory and first state, to step with
     pieces: Callable[[Sequence[int]], list[str]] = lambda ids: [str(i) for i in ids]  # names of what it writes
@@ -120,6 +122,14 @@ class Trace:
         if gate not in values:
             raise ModelError(layer, f"it has no {gate!r}", f"Ask for one of: {', '.join(values)}")
         return values[gate]
+
+    def beam(self) -> dict[str, Any]:
+        """The search that found the target as a tree, made once."""
+        if self.tree is None:
+            raise ModelError("the trace", "this model does not search for a text", "Choose another view")
+        if self._beam is None:
+            self._beam = self.tree()
+        return self._beam
 
     def convolutions(self) -> dict[str, Any]:
         return convolutions_of(self.model, self.again, len(self.source.tokens))

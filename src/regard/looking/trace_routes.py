@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -70,6 +72,15 @@ def trace_routes(session: Session) -> list[Route]:
     async def convolution(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(trace_of(request).convolutions))
 
+    async def beam(request: Request) -> Response:
+        trace = trace_of(request)
+
+        def work() -> dict[str, Any]:
+            with session.working:
+                return trace.beam()
+
+        return JSONResponse(await run_in_threadpool(work))
+
     async def local(request: Request) -> Response:
         return JSONResponse(await run_in_threadpool(trace_of(request).local))
 
@@ -84,6 +95,7 @@ def trace_routes(session: Session) -> list[Route]:
         Route("/api/traces/{trace}/recurrent/{layer}", gate),
         Route("/api/traces/{trace}/convolution", convolution),
         Route("/api/traces/{trace}/local", local),
+        Route("/api/traces/{trace}/beam", beam),
     ]
 
 

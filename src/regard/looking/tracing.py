@@ -10,10 +10,12 @@ import torch
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import BOS, EOS, PAD, pad_rows
+from regard.looking.beam_tree import beam_tree
 from regard.looking.part import Side
 from regard.looking.texts import ShownText
 from regard.looking.trace import Trace, parts_of
 from regard.models.base import Recorder
+from regard.search.search import search
 from regard.tasks.classification import TextClassifier
 from regard.tasks.language_model import TextModel
 from regard.tasks.masked import MaskedText
@@ -57,12 +59,10 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
     source = pad_rows([[*lead, *source_ids, EOS]]).to(task.device)
     task.model.eval()
     finished = True
+    settings = dataclasses.replace(task.search, nbest=1)
+    if beam is not None:
+        settings = dataclasses.replace(settings, beam=beam)
     if target is None:
-        from regard.search.search import search
-
-        settings = dataclasses.replace(task.search, nbest=1)
-        if beam is not None:
-            settings = dataclasses.replace(settings, beam=beam)
         best = search(task.model, source, settings)[0][0]
         target_ids, score, finished = list(best.tokens), best.score, best.finished
         (written,) = task.tokenizers.target.decode([target_ids])
@@ -93,6 +93,13 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
         halting=_halting(record, kept),
         model=task.model,
         again=lambda: task.model(source, read, Recorder()),
+        tree=lambda: beam_tree(
+            task.model,
+            source,
+            settings,
+            task.tokenizers.target.pieces,
+            None if target is None else (target_ids, own),
+        ),
         read=read[:, :kept],
         begin=lambda: task.model.start(source, capacity=read.shape[1]),
         pieces=task.tokenizers.target.pieces,

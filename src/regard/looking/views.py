@@ -34,7 +34,11 @@ def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
         ),
         "convolution": (name.startswith(CONVOLUTIONS), "it has no convolutions"),
         "vectors": (True, ""),
-        "language": (bool(capabilities & {"continues", "fills"}), "it guesses no next or hidden words"),
+        "language": (
+            "continues" in capabilities
+            or ("fills" in capabilities and bool(getattr(getattr(model, "config", None), "head", True))),
+            "it guesses no next or hidden words",
+        ),
         "training": (trained, "its folder has no log of training"),
         "evaluation": ("translates" in capabilities, "its folder has no translations of a test text"),
         "compare": ("translates" in capabilities, "two translators are needed"),

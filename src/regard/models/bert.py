@@ -97,7 +97,7 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Float[Tensor, "B N D"], keep: Bool[Tensor, "B 1 1 N"], explicit: bool
+        self, x: Float[Tensor, "B N D"], keep: Bool[Tensor, "B 1 1 N"] | None, explicit: bool
     ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B H N N"] | None]:
         written, weights = self.attention(x, keep, False, explicit)
         x = self.attention_norm(x + self.dropout(written))
@@ -181,8 +181,9 @@ class Bert(MaskedModel):
         x = self.dropout(self.norm(self.embedding(tokens) + self.segments(segment) + self.positions(places)))
         if record is not None:
             record.add("reader.0.states", x[:, 1:-1])
+        mask = None if source.mask is None else keep[:, None, None]
         for i, block in enumerate(self.encoder, start=1):
-            x, weights = block(x, keep[:, None, None], record is not None)
+            x, weights = block(x, mask, record is not None)
             if record is not None:
                 record.add(f"reader.{i}.self", weights)
                 record.add(f"reader.{i}.states", x[:, 1:-1])

@@ -142,6 +142,10 @@ class ConvS2SMemory(Memory):
     keep: Bool[Tensor, "B S"]
     decoder: ReadyDecoder  # no rows: the same for all sentences
 
+    def constants(self) -> list[Tensor]:
+        layers = [part for layer in self.decoder.layers for part in (layer.convolution, layer.query, layer.out)]
+        return [part.weight for part in (self.decoder.inputs, *layers, self.decoder.readout)]
+
 
 @dataclasses.dataclass
 class ConvS2SState(State):
@@ -153,6 +157,9 @@ class ConvS2SState(State):
     past: tuple[Float[Tensor, "B K P D"], ...]
     positions: Int[Tensor, "B K"]
     filled: int = 0  # an upper bound of positions that the host knows without asking the device
+
+    def within(self, span: int) -> ConvS2SState:
+        return dataclasses.replace(self, filled=span - 1)
 
     def put(self, sentences: Int[Tensor, "N"], other: Any) -> ConvS2SState:
         return dataclasses.replace(super().put(sentences, other), filled=max(self.filled, other.filled))
@@ -256,8 +263,9 @@ class ConvS2S(Writer):
     ) -> tuple[Float[Tensor, "B K T D"], ConvS2SState]:
         """Section 3.3: all T tokens at once, whether they are a whole target or one step. Nothing looks to the right."""
         count = tokens.shape[2]
-        at = state.positions[..., None] + torch.arange(count, device=tokens.device)
-        g = self._embed(tokens, self.target_embedding, self.target_positions, at, state.filled + count)
+        longest = state.filled + count
+        at = (state.positions[..., None] + torch.arange(count, device=tokens.device)).clamp(max=longest - 1)
+        g = self._embed(tokens, self.target_embedding, self.target_positions, at, longest)
         x = _as_weights(memory.decoder.inputs(g), self.decoder_in)
         pasts = []
         for i, layer in enumerate(memory.decoder.layers):

@@ -26,7 +26,7 @@ import dataclasses
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.core.bounds import check_bounds
@@ -170,7 +170,7 @@ class Block(nn.Module):
         x: Float[Tensor, "B KT D"],
         layer: int,
         state: CacheState,
-        visible: Bool[Tensor, "B 1 KT LK"] | None,
+        visible: Float[Tensor, "B 1 KT LK"] | None,
         count: int,
         explicit: bool,
         relative: SchemeAtPlaces | None,

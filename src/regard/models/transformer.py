@@ -31,7 +31,7 @@ from regard.core.errors import ConfigError, ModelError
 from regard.core.tree import Memory
 from regard.core.types import EOS, PAD, Padded
 from regard.layers.attention.cache import CacheState
-from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
+from regard.layers.attention.multihead import CrossAttention, SelfAttention, as_added, attend_heads, merge_heads
 from regard.layers.attention.relative import (
     RELATIVE,
     AddedTo,
@@ -186,47 +186,49 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        memory: TransformerMemory,
-        layer: int,
+        key: Float[Tensor, "B H S Dh"],
+        value: Float[Tensor, "B H S Dh"],
+        keep: Bool[Tensor, "B 1 1 S"] | None,
         explicit: bool,
         relative: SchemeAtPlaces | None = None,
         counted: Bool[Tensor, "B T"] | None = None,
     ) -> tuple[Float[Tensor, "B T D"], Tensor | None, Tensor | None]:
-        """Teacher forcing: each position sees itself and what is before it."""
+        """Teacher forcing: each position sees itself and what is before it, and this layer's keys and values of the source."""
         written, own = self.attention(self.around_attention.before(x, counted), None, True, explicit, relative)
         x = self.around_attention.after(x, written, counted)
-        x, weights = self._rest(x, memory, layer, explicit, counted)
+        x, weights = self._rest(x, key, value, keep, explicit, counted)
         return x, own, weights
 
     def advance(
         self,
         x: Float[Tensor, "B KT D"],
         memory: TransformerMemory,
+        keep: Float[Tensor, "B 1 1 S"],
         layer: int,
         state: CacheState,
-        visible: Bool[Tensor, "B 1 KT LK"] | None,
+        visible: Float[Tensor, "B 1 KT LK"] | None,
         count: int,
         explicit: bool,
         relative: SchemeAtPlaces | None = None,
     ) -> tuple[Float[Tensor, "B KT D"], Tensor | None, Tensor | None]:
-        """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache."""
+        """Incremental: the next `count` tokens of every hypothesis, with the past in the state's cache. Masks are added."""
         q, k, v = self.attention.project(self.around_attention.before(x, None), relative)
         key, value = state.write(layer, k, v, count)
         mixed, own = attend_heads(q, key, value, visible, explicit=explicit, relative=relative)
         x = self.around_attention.after(x, self.attention.out(merge_heads(mixed)), None)
-        x, weights = self._rest(x, memory, layer, explicit, None)
+        x, weights = self._rest(x, memory.keys[layer], memory.values[layer], keep, explicit, None)
         return x, own, weights
 
     def _rest(
         self,
         x: Float[Tensor, "B N D"],
-        memory: TransformerMemory,
-        layer: int,
+        key: Float[Tensor, "B H S Dh"],
+        value: Float[Tensor, "B H S Dh"],
+        keep: Bool[Tensor, "B 1 1 S"] | Float[Tensor, "B 1 1 S"] | None,
         explicit: bool,
         counted: Bool[Tensor, "B N"] | None,
     ) -> tuple[Float[Tensor, "B N D"], Tensor | None]:
-        queries = self.around_cross.before(x, counted)
-        written, weights = self.cross(queries, memory.keys[layer], memory.values[layer], memory.keep, explicit)
+        written, weights = self.cross(self.around_cross.before(x, counted), key, value, keep, explicit)
         x = self.around_cross.after(x, written, counted)
         read = self.around_feedforward.before(x, counted)
         return self.around_feedforward.after(x, self.feedforward(read), counted), weights
@@ -316,7 +318,7 @@ class Transformer(Writer):
             relative = self.encoder_relative(Places.whole_sequence(length, device))
         keep, counted = source.keep[:, None, None, :], counted_tokens(source)
         for i, layer in enumerate(self.encoder):
-            x, weights = layer(x, keep, record is not None, relative[i], counted)
+            x, weights = layer(x, source.mask, record is not None, relative[i], counted)
             if record is not None and weights is not None:
                 record.add(f"encoder.{i}.self", weights)
         x = self.encoder_norm(x, counted)
@@ -332,7 +334,8 @@ class Transformer(Writer):
             relative = self.decoder_relative(Places.whole_sequence(length, target.device))
         counted = target != PAD
         for i, layer in enumerate(self.decoder):
-            x, own, weights = layer(x, memory, i, record is not None, relative[i], counted)
+            key, value = memory.keys[i], memory.values[i]
+            x, own, weights = layer(x, key, value, source.mask, record is not None, relative[i], counted)
             if record is not None:
                 record.add(f"decoder.{i}.self", own)
                 record.add(f"decoder.{i}.cross", weights)
@@ -363,9 +366,11 @@ class Transformer(Writer):
         relative = [None] * len(self.decoder)
         if self.decoder_relative is not None:
             relative = self.decoder_relative(Places(at, state.stored_positions(count)))
-        visible = state.visible(count)
+        visible, keep = state.visible(count), as_added(memory.keep, x)
         for i, layer in enumerate(self.decoder):
-            x, own, weights = layer.advance(x, memory, i, state, visible, count, record is not None, relative[i])  # type: ignore[operator]
+            x, own, weights = layer.advance(  # type: ignore[operator]
+                x, memory, keep, i, state, visible, count, record is not None, relative[i]
+            )
             if record is not None:
                 for name, seen in (("self", own), ("cross", weights)):  # B H (K T) S -> B K H T S
                     record.add(f"decoder.{i}.{name}", seen.unflatten(2, (beams, count)).transpose(1, 2))

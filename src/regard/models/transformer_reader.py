@@ -79,8 +79,9 @@ class TransformerBody(nn.Module):
         relative = [None] * len(self.encoder)
         if self.relative is not None:
             relative = self.relative(Places.whole_sequence(length, device))
+        mask = None if source.mask is None else keep[:, None, None, :]
         for i, layer in enumerate(self.encoder):
-            x, weights = layer(x, keep[:, None, None, :], record is not None, relative[i], counted)
+            x, weights = layer(x, mask, record is not None, relative[i], counted)
             found.append(x)
             if record is not None and weights is not None:
                 record.add(f"encoder.{i}.self", weights)

@@ -1,4 +1,4 @@
-"""Beam search over any model that keeps the contract; greedy search is a beam of one.
+"""Beam search over any model that keeps the contract; greedy search is a beam of one (see greedy.py).
 
 For every sentence, with K hypotheses:
 
@@ -14,23 +14,29 @@ For every sentence, with K hypotheses:
    the model did not want to end is not called finished); or when nothing lives on.
 6. Returned are the best `nbest` of the pool. If it has fewer, the hypotheses that were cut follow, best first, with
    `finished=False`: so a finished text always stands before a cut one.
+
+Texts are kept as they were written: `came[b, k, t]` says what hypothesis k wrote as its token t, and which hypothesis it had
+been before. So the pool need not copy texts, and log-probabilities are never reordered. Only the histories that constraints read
+are.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from regard.core.tree import State
 from regard.core.types import EOS
-from regard.search.config import SearchConfig
-from regard.search.hypothesis import Hypothesis, Work
-from regard.search.ranking import best
+from regard.search.config import MAX_HYPOTHESES, SearchConfig
+from regard.search.hypothesis import Hypothesis, Live, Scores, Work
+from regard.search.ranking import precise
 from regard.search.scoring import coverage_penalty, normalised, reachable
 
 NONE = float("-inf")
@@ -41,15 +47,16 @@ class Pool(State):
     """The K best finished hypotheses of every sentence, best first."""
 
     score: Float[Tensor, "B K"]  # -inf: an empty place
-    length: Int[Tensor, "B K"]  # EOS included
-    tokens: Int[Tensor, "B K N"]  # with the margin of `Live.tokens`
-    log_probs: Float[Tensor, "B K T"]
+    end: Int[Tensor, "B K"]  # how many tokens, and which hypothesis it was: see `_code`
+    last: Float[Tensor, "B K"]  # log-probability of EOS
 
-    def join(self, new: Any) -> Pool:
-        """The best K of both; the texts of the new ones may be longer."""
+    def join(self, new: Pool) -> Pool:
+        """The best K of both."""
         k = self.score.shape[1]
-        both = self.map(lambda old, more: torch.cat([pad(old, (0, more.shape[-1] - old.shape[-1])), more], 1), new)
-        return both.reorder(both.score.sort(dim=1, descending=True, stable=True).indices[:, :k])
+        score, order = torch.cat([self.score, new.score], 1).sort(dim=1, descending=True, stable=True)
+        score, order = score[:, :k], order[:, :k]
+        end, last = (torch.cat(both, 1).gather(1, order) for both in ((self.end, new.end), (self.last, new.last)))
+        return Pool(score, end, last)
 
 
 @dataclasses.dataclass
@@ -57,106 +64,163 @@ class BeamWork(Work):
     """A beam search under way. A sentence that is done keeps its live hypotheses as they were: the cut ones."""
 
     pool: Pool
-    cut: Int[Tensor, "B"]  # how many tokens they had then
+    came: Int[Tensor, "B K T"]  # token and earlier hypothesis: see `_code`; of a single hypothesis nothing
+
+
+class Ranked(NamedTuple):
+    """The first candidates of each sentence."""
+
+    total: Float[Tensor, "B C"]  # the sum of log-probabilities
+    parents: Int[Tensor, "B C"]
+    tokens: Int[Tensor, "B C"]
+    own: Float[Tensor, "B C"]  # the token's own log-probability
+
+
+def _code(number: Tensor, hypothesis: Tensor | int) -> Tensor:
+    """A number and a hypothesis as one."""
+    return number * MAX_HYPOTHESES + hypothesis
 
 
 class BeamSearch:
     """The rule by which hypotheses go on, end and are returned."""
 
-    def __init__(self, config: SearchConfig):
+    whole = False  # needs few of the scores
+    watch: Callable[[Ranked], None] | None = None  # is told of the candidates of every step
+
+    def __init__(self, config: SearchConfig, device: torch.device, most: int):
+        """No text has more than `most` tokens."""
         self.config = config
-        self.width = config.beam
-        # With one hypothesis and stop="full", whatever ranks first either ends the search or lives on.
-        self.candidates = 1 if config.beam == 1 and config.stop == "full" else 2 * config.beam
+        self.width, self.candidates = config.beam, 2 * config.beam
+        self.slots = torch.arange(self.width, device=device)
+        numbers = torch.arange(1, most + 2, dtype=precise(device), device=device)
+        self.divisors = torch.ones_like(numbers) * config.length_divisor(numbers)  # of texts that end at each place
 
     def begin(self, work: Work) -> BeamWork:
         live = work.live
         total = live.total.clone()
-        total[:, 1:] = NONE  # equal hypotheses would stay equal for ever
-        no_length = torch.zeros_like(total, dtype=torch.long)
-        empty = Pool(torch.full_like(total, NONE), no_length, live.tokens, live.log_probs)
+        total[:, 1:].fill_(NONE)  # equal hypotheses would stay equal for ever
+        nothing = torch.zeros_like(total, dtype=torch.long)
+        empty = Pool(torch.full_like(total, NONE), nothing, torch.zeros_like(total, dtype=torch.float32))
         fields = {f.name: getattr(work, f.name) for f in dataclasses.fields(Work)}
         fields["live"] = dataclasses.replace(live, total=total)
-        return BeamWork(**fields, pool=empty, cut=torch.zeros_like(work.limit))
+        written = live.tokens[..., live.tokens.shape[-1] - live.log_probs.shape[-1] :]
+        came = _code(written, self.slots[:, None]) if self.width > 1 else written[..., :0]
+        return BeamWork(**fields, pool=empty, came=came)
 
     def extend(
-        self, work: BeamWork, log_probs: Float[Tensor, "B K V"], seen: Float[Tensor, "B K S"] | None, step: int
+        self, work: BeamWork, scores: Scores, seen: Float[Tensor, "B K S"] | None
     ) -> tuple[BeamWork, Int[Tensor, "B K"] | None]:
         """Writes one token of every hypothesis. `seen` is the coverage with this step's attention added.
 
         Also gives the parents by which the model's state must be reordered, or None where it need not be.
         """
         live, k = work.live, self.width
-        total, parents, tokens, own = self._rank(log_probs, live.total.masked_fill(work.done[:, None], NONE))
-        broken = work.broken | total[:, 0].isnan()  # sorting puts nan first
+        ranked = self._rank(scores, live.total.masked_fill(work.done[:, None], NONE))
+        if self.watch is not None:
+            self.watch(ranked)
+        total, parents, tokens, own = ranked
+        broken = work.broken | (total[:, 0].isnan() & ~work.done)  # sorting puts nan first
         ends = (tokens == EOS) & (total > NONE)
-        pool = self._finish(work, ends[:, :k], total[:, :k], parents[:, :k], own[:, :k], seen, step)
-        ended = (ends[:, :k, None] & (parents[:, :k, None] == torch.arange(k, device=parents.device))).any(1)
+        first = Ranked(total[:, :k], parents[:, :k], tokens[:, :k], own[:, :k])
+        pool = self._finish(work, ends[:, :k], first, seen)
+        ended = (ends[:, :k, None] & (parents[:, :k, None] == self.slots)).any(1)
 
         going = ends.byte().sort(dim=1, stable=True).indices[:, :k]  # the first K that do not end
         total = total.masked_fill(ends, NONE).gather(1, going)
-        done = work.done | self._stops(work, pool, total.amax(1), step)
+        done = work.done | self._stops(work, pool, total.amax(1))
 
         # Sentences that are done keep their hypotheses, less those that ended just now: they stand in the pool.
-        still = torch.arange(k, device=parents.device).expand(len(done), k)
-        parents = torch.where(done[:, None], still, parents.gather(1, going))
+        tokens, own = tokens.gather(1, going), own.gather(1, going)
+        parents = torch.where(done[:, None], self.slots, parents.gather(1, going))
         total = torch.where(done[:, None], live.total.masked_fill(ended, NONE), total)
-        grown = live.reorder(parents) if k > 1 else live
-        covered = grown.covered
+        covered = live.covered
         if seen is not None and covered is not None:
-            covered = torch.where(done[:, None, None], covered, seen.gather(1, parents[..., None].expand_as(seen)))
-        grown = grown.write(tokens.gather(1, going), own.gather(1, going))
-        grown = dataclasses.replace(grown, total=total, covered=covered)
-        cut = torch.where(work.done, work.cut, step)
-        new = dataclasses.replace(work, live=grown, pool=pool, done=done, broken=broken, cut=cut)
+            going_on = seen.gather(1, parents[..., None].expand_as(seen))
+            covered = torch.where(done[:, None, None], covered, going_on)
+        history = _History(live.tokens).reorder(parents).tokens if k > 1 else live.tokens
+        live = Live(history, live.log_probs, total, covered)
+        live.write(work.at, tokens, own)
+        if k > 1:
+            place = work.at[:, None, None].expand(*parents.shape, 1)
+            work.came.scatter_(2, place, _code(tokens, parents)[..., None])
+        new = dataclasses.replace(work, live=live, pool=pool, done=done, broken=broken, at=work.at + ~done)
         return new, parents if k > 1 else None
 
-    def _rank(self, log_probs: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The first candidates of each sentence: sum, parent, token and the token's own log-probability."""
-        own, tokens = best(log_probs, self.candidates)  # no hypothesis can give more than are wanted in all
-        width = own.shape[-1]
-        sums = (total[..., None] + own).flatten(1)
+    def _rank(self, scores: Scores, total: Tensor) -> Ranked:
+        own, tokens = scores.largest(self.candidates)  # no hypothesis can give more than are wanted in all
+        vocabulary = scores.values.shape[-1]
+        code = torch.add(tokens, self.slots[:, None], alpha=vocabulary)
+        code, order = code.flatten(1).sort(1)  # by hypothesis, then token
+        totals = total[..., None].expand(own.shape).flatten(1)
+        own = own.flatten(1).gather(1, order)
+        sums = totals + own
         sums, order = sums.sort(dim=1, descending=True, stable=True)
         sums, order = sums[:, : self.candidates], order[:, : self.candidates]
-        return sums, order // width, tokens.flatten(1).gather(1, order), own.flatten(1).gather(1, order)
+        code = code.gather(1, order)
+        return Ranked(sums, code // vocabulary, code % vocabulary, own.gather(1, order))
 
-    def _finish(
-        self, work: BeamWork, ends: Tensor, total: Tensor, parents: Tensor, own: Tensor, seen: Tensor | None, step: int
-    ) -> Pool:
+    def _score(self, work: BeamWork, total: Float[Tensor, "B C"], seen: Float[Tensor, "B C S"] | None) -> Tensor:
+        """Of hypotheses that end now."""
+        place = (work.at - work.given).clamp(min=0)  # below 0 only where a prompt is still being read
+        score = (total - work.base[:, None]) / self.divisors.index_select(0, place)[:, None]
+        return score if seen is None else score + coverage_penalty(self.config, seen, work.keep)
+
+    def _finish(self, work: BeamWork, ends: Tensor, first: Ranked, seen: Tensor | None) -> Pool:
         if seen is not None:
-            seen = seen.gather(1, parents[..., None].expand(*parents.shape, seen.shape[-1]))
-        length = torch.full_like(parents, step + 1)
-        score = normalised(self.config, total - work.base[:, None], length - work.given[:, None])
-        score = score + coverage_penalty(self.config, seen, work.keep)
-        text = work.live.reorder(parents).write(torch.full_like(parents, EOS), own)
-        return work.pool.join(Pool(score.masked_fill(~ends, NONE), length, text.tokens, text.log_probs))
+            seen = seen.gather(1, first.parents[..., None].expand(*first.parents.shape, seen.shape[-1]))
+        score = self._score(work, first.total, seen).masked_fill(~ends, NONE)
+        return work.pool.join(Pool(score, _code(work.at[:, None], first.parents), first.own))
 
-    def _stops(self, work: BeamWork, pool: Pool, likeliest: Float[Tensor, "B"], step: int) -> Bool[Tensor, "B"]:
+    def _stops(self, work: BeamWork, pool: Pool, likeliest: Float[Tensor, "B"]) -> Bool[Tensor, "B"]:
         worst = pool.score[:, -1]
         full = worst > NONE
         if self.config.stop == "exact":
             full &= reachable(self.config, likeliest - work.base, work.limit - work.given) <= worst
-        return full | (step >= work.limit) | (likeliest == NONE)
+        return full | (work.at >= work.limit) | (likeliest == NONE)
 
     def collect(self, work: BeamWork) -> list[list[Hypothesis]]:
         """The n-best lists of sentences that are done (`work` on the CPU)."""
         pool, live = work.pool, work.live
-        cut = normalised(self.config, live.total - work.base[:, None], (work.cut - work.given)[:, None])
+        cut = normalised(self.config, live.total - work.base[:, None], (work.at - work.given)[:, None])
         cut = cut + coverage_penalty(self.config, live.covered, work.keep)
         cut, order = cut.sort(dim=1, descending=True, stable=True)
-        live = live.reorder(order)
-        start = live.tokens.shape[-1] - live.log_probs.shape[-1]  # the margin
-        lists = []
-        for b, length in enumerate(work.cut.tolist()):
-            found = [
-                Hypothesis.read(pool.tokens[b, k, start:], pool.log_probs[b, k], int(pool.length[b, k]), score, True)
-                for k, score in enumerate(pool.score[b].tolist())
-                if score > NONE
-            ]
-            found += [
-                Hypothesis.read(live.tokens[b, k, start:], live.log_probs[b, k], length, score, False)
-                for k, score in enumerate(cut[b].tolist())
-                if score > NONE
-            ]
-            lists.append(found[: self.config.nbest])
+        # finished ones first, then cut ones; -inf: none
+        score = torch.cat([pool.score, cut], 1)
+        end = torch.cat([pool.end, _code(work.at[:, None], order)], 1)
+        finished = torch.arange(score.shape[1]) < self.width
+        chosen = (score == NONE).byte().sort(dim=1, stable=True).indices[:, : self.config.nbest]
+        score, end, finished = score.gather(1, chosen), end.gather(1, chosen), finished[chosen]
+        last = pool.last.gather(1, chosen.clamp(max=self.width - 1))
+        length, slot = end // MAX_HYPOTHESES, end % MAX_HYPOTHESES
+        tokens, log_probs = self._texts(work, length.numpy(), slot.numpy())
+        lists: list[list[Hypothesis]] = []
+        for b, facts in enumerate(zip(score.tolist(), length.tolist(), finished.tolist(), last.tolist(), strict=True)):
+            lists.append([])
+            for n, (value, size, whole, of_end) in enumerate(zip(*facts, strict=True)):
+                if value > NONE:
+                    own = log_probs[b, n, :size].tolist() + ([of_end] if whole else [])
+                    lists[-1].append(Hypothesis.of(tokens[b, n, :size].tolist(), own, value, whole))
         return lists
+
+    def _texts(
+        self, work: BeamWork, length: NDArray[np.int64], slot: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The first tokens of some hypotheses, and their log-probabilities, found from the last to the first."""
+        most = int(length.max(initial=0))
+        live = work.live
+        if self.width == 1:
+            margin = live.tokens.shape[-1] - live.log_probs.shape[-1]
+            return live.tokens[..., margin : margin + most].numpy(), live.log_probs[..., :most].numpy()
+        came, own = work.came.numpy(), live.log_probs.numpy()
+        tokens, log_probs = np.zeros((*slot.shape, most), np.int64), np.zeros((*slot.shape, most), np.float32)
+        rows = np.arange(len(slot))[:, None]
+        for t in range(most - 1, -1, -1):
+            code = came[rows, slot, t]
+            tokens[..., t], log_probs[..., t] = code // MAX_HYPOTHESES, own[rows, slot, t]
+            slot = np.where(t < length, code % MAX_HYPOTHESES, slot)
+        return tokens, log_probs
+
+
+@dataclasses.dataclass
+class _History(State):
+    tokens: Int[Tensor, "B K N"]

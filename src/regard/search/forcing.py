@@ -97,16 +97,20 @@ def attend_targets(model: Writer, source: Padded, targets: Sequence[Sequence[int
     return result
 
 
-def check_ready(model: Writer, source: Padded) -> None:
-    """Raises unless the model can be asked about these sources."""
+def check_ready(model: Writer, source: Padded) -> list[int]:
+    """The sources' lengths; raises unless the model can be asked about them."""
+    lengths = source.lengths.tolist()
+    check_sources(model, lengths)
+    return lengths
+
+
+def check_sources(model: Writer, lengths: Sequence[int]) -> None:
+    """Raises unless the model can be asked about sources of these lengths."""
     if model.training:
         raise ModelError("search", "the model is in training mode, with dropout on", "Call model.eval() first")
-    if not len(source.tokens):
-        return
-    shortest, longest = (int(n) for n in torch.stack(source.lengths.aminmax()).tolist())
-    if shortest < 1:
+    if min(lengths, default=1) < 1:
         raise ModelError("search", "a source without any token was given", "End every source with EOS")
-    limit = model.limits.source
+    limit, longest = model.limits.source, max(lengths, default=1)
     if limit is not None and longest > limit:
         raise ModelError("search", f"a source has {longest} tokens, the model reads {limit}", "Split it into sentences")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.core.tree import Rows, State
+from regard.search.ranking import largest
 
 
 @dataclasses.dataclass
@@ -25,49 +27,59 @@ class Hypothesis:
     attention: Float[Tensor, "T S"] | None = None  # row t: what was attended when writing token t (then EOS)
 
     @classmethod
-    def read(
-        cls, tokens: Int[Tensor, "N"], log_probs: Float[Tensor, "M"], length: int, score: float, finished: bool
-    ) -> Hypothesis:
-        """From rows of a search's buffers, of which the first `length` places (EOS included) are this hypothesis'."""
-        own = log_probs[:length].tolist()
-        return cls(tokens[: length - finished].tolist(), score, math.fsum(own), own, finished)
+    def of(cls, tokens: Sequence[int], log_probs: Sequence[float], score: float, finished: bool) -> Hypothesis:
+        return cls(list(tokens), score, math.fsum(log_probs), list(log_probs), finished)
 
 
 @dataclasses.dataclass
 class Live(State):
-    """K hypotheses of every sentence that are being written; all rows have read the same number of tokens."""
+    """K hypotheses of every sentence that are being written, in buffers that do not grow.
+
+    What is written goes to the place `Work.at` of each sentence; what stands there and beyond means nothing.
+    """
 
     tokens: Int[Tensor, "B K N"]  # a margin that ends with BOS (see Constraints.margin), then what was written
-    log_probs: Float[Tensor, "B K T"]  # the model's own, of what was written
+    log_probs: Float[
+        Tensor, "B K T"
+    ]  # the model's own, of what was written; a beam does not reorder them (see BeamWork)
     total: Float[Tensor, "B K"]  # their sum; -inf: no hypothesis
     covered: Float[Tensor, "B K S"] | None  # attention summed over what was written; None unless coverage asks
 
     @classmethod
     def begin(
-        cls, margin: Int[Tensor, "M"], total: Float[Tensor, "B K"], covered: Float[Tensor, "B K S"] | None
+        cls, margin: Int[Tensor, "M"], total: Float[Tensor, "B K"], covered: Float[Tensor, "B K S"] | None, room: int
     ) -> Live:
-        nothing = total.new_zeros((*total.shape, 0), dtype=torch.float32)
-        return cls(margin.expand(*total.shape, -1), nothing, total, covered)
+        """Nothing written yet, with room for so many tokens."""
+        sentences, beams = total.shape
+        tokens = margin.new_zeros((sentences, beams, len(margin) + room))
+        tokens[..., : len(margin)] = margin
+        return cls(tokens, total.new_zeros((sentences, beams, room), dtype=torch.float32), total, covered)
 
     def after(self, tokens: Int[Tensor, "B T"], log_probs: Float[Tensor, "B T"]) -> Live:
-        """All hypotheses with the same tokens at their end."""
-        rows = self.total.shape
-        longer = torch.cat([self.tokens, tokens[:, None].expand(*rows, -1)], -1)
-        own = torch.cat([self.log_probs, log_probs[:, None].expand(*rows, -1)], -1)
+        """All hypotheses with the same tokens at their beginning. Writes into these buffers."""
+        count, margin = tokens.shape[1], self.tokens.shape[-1] - self.log_probs.shape[-1]
+        self.tokens[..., margin : margin + count] = tokens[:, None]
+        self.log_probs[..., :count] = log_probs[:, None]
         total = self.total + log_probs.to(self.total.dtype).sum(-1)[:, None]
-        return dataclasses.replace(self, tokens=longer, log_probs=own, total=total)
+        return dataclasses.replace(self, total=total)
 
-    def write(self, tokens: Int[Tensor, "B K"], log_probs: Float[Tensor, "B K"]) -> Live:
-        """One more token at the end of every hypothesis."""
-        longer = torch.cat([self.tokens, tokens[..., None]], -1)
-        return dataclasses.replace(self, tokens=longer, log_probs=torch.cat([self.log_probs, log_probs[..., None]], -1))
+    def write(self, at: Int[Tensor, "B"], tokens: Int[Tensor, "B K"], log_probs: Float[Tensor, "B K"]) -> None:
+        """One more token of every hypothesis, into these buffers."""
+        place = at[:, None, None].expand(*tokens.shape, 1)
+        margin = self.tokens.shape[-1] - self.log_probs.shape[-1]
+        self.tokens.scatter_(2, place + margin, tokens[..., None])
+        self.log_probs.scatter_(2, place, log_probs[..., None])
 
 
 @dataclasses.dataclass
 class Work(Rows):
-    """All that search keeps of the sentences still in the batch. Methods add fields of their own."""
+    """All that search keeps of the sentences still in the batch. Methods add fields of their own.
+
+    A step writes into some of these tensors and replaces others; all keep their shapes.
+    """
 
     row: Int[Tensor, "B"]  # which sentence of the caller's batch this is
+    at: Int[Tensor, "B"]  # how many tokens its hypotheses have; stays once it is done
     limit: Int[Tensor, "B"]  # most tokens it may write, EOS not counted
     keep: Bool[Tensor, "B S"]  # real source positions
     forced: Int[Tensor, "B P"]  # target prefix; -1 where it has ended
@@ -76,3 +88,17 @@ class Work(Rows):
     done: Bool[Tensor, "B"]
     broken: Bool[Tensor, "B"]  # the model gave scores that are not numbers
     live: Live
+
+
+@dataclasses.dataclass
+class Scores:
+    """What the model says of every next token: log-probabilities, or values that give these when `norm` is subtracted."""
+
+    values: Float[Tensor, "B K V"]  # -inf: forbidden
+    norm: Float[Tensor, "B K 1"] | None = None
+    maxima: Float[Tensor, "B K G"] | None = None  # of groups of values, if known: see `ranking.largest`
+
+    def largest(self, count: int) -> tuple[Float[Tensor, "B K n"], Int[Tensor, "B K n"]]:
+        """The largest log-probabilities, and their tokens: see `ranking.largest`."""
+        values, tokens = largest(self.values, count, self.maxima)
+        return values if self.norm is None else values.float() - self.norm, tokens

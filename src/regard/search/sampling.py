@@ -25,7 +25,7 @@ from torch import Tensor
 
 from regard.core.types import EOS, Padded
 from regard.search.config import SearchConfig
-from regard.search.hypothesis import Hypothesis, Work
+from regard.search.hypothesis import Hypothesis, Scores, Work
 from regard.search.ranking import best, precise
 from regard.search.scoring import coverage_penalty, normalised
 
@@ -37,7 +37,7 @@ NUCLEUS = 256  # tokens looked at before a whole vocabulary is sorted, which tak
 class SampleWork(Work):
     """Samples under way; a sentence is done when all its samples are."""
 
-    uniform: Float[Tensor, "B K L"]
+    uniform: Float[Tensor, "B K T"]
     length: Int[Tensor, "B K"]  # log-probabilities of a sample that is over, EOS included if it is finished
     over: Bool[Tensor, "B K"]
     finished: Bool[Tensor, "B K"]
@@ -46,36 +46,40 @@ class SampleWork(Work):
 class Sampling:
     """The rule by which samples go on, end and are returned."""
 
-    def __init__(self, config: SearchConfig, source: Padded, limits: Sequence[int]):
-        self.config = config
-        self.uniform = uniforms(config, source, limits).to(source.tokens.device)
+    whole = True  # needs the log-probabilities of all tokens
 
-    def begin(self, work: Work) -> SampleWork:
+    def __init__(self, config: SearchConfig, waits: bool = True):
+        """`waits`: whether a step may wait for the device where that saves work."""
+        self.config, self.waits = config, waits
+
+    def begin(self, work: Work, uniform: Float[Tensor, "B K T"]) -> SampleWork:
         fields = {f.name: getattr(work, f.name) for f in dataclasses.fields(Work)}
         none = torch.zeros_like(work.live.total, dtype=torch.long)
-        read = none + work.live.log_probs.shape[-1]
-        return SampleWork(**fields, uniform=self.uniform, length=read, over=none.bool(), finished=none.bool())
+        read = none + work.at[:, None]
+        return SampleWork(**fields, uniform=uniform, length=read, over=none.bool(), finished=none.bool())
 
-    def extend(
-        self, work: SampleWork, log_probs: Float[Tensor, "B K V"], seen: Float[Tensor, "B K S"] | None, step: int
-    ) -> tuple[SampleWork, None]:
+    def extend(self, work: SampleWork, scores: Scores, seen: Float[Tensor, "B K S"] | None) -> tuple[SampleWork, None]:
         """Draws one token of every sample. `seen` is the coverage with this step's attention added."""
-        live = work.live
-        tokens = draw(self.config, log_probs, work.uniform[..., step])
+        live, log_probs = work.live, scores.values
+        place = work.at[:, None, None].expand(*work.over.shape, 1)
+        tokens = draw(self.config, log_probs, work.uniform.gather(2, place)[..., 0], self.waits)
         own = log_probs.gather(-1, tokens[..., None])[..., 0]
-        broken = work.broken | log_probs.amax(-1).isnan().any(1)
+        broken = work.broken | (log_probs.amax(-1).isnan().any(1) & ~work.done)
         dead = own == NONE  # the constraints left nothing
         ends = (tokens == EOS) & ~work.over & ~dead
-        writes = ~work.over & ~dead & ((step < work.limit[:, None]) | ends)
+        writes = ~work.over & ~dead & ((work.at < work.limit)[:, None] | ends)
         over = work.over | ends | ~writes
         covered = live.covered
         if seen is not None and covered is not None:
             covered = torch.where(writes[..., None], seen, covered)
         total = torch.where(writes, live.total + own, live.total)
-        live = dataclasses.replace(live.write(tokens, own), total=total, covered=covered)
+        live = dataclasses.replace(live, total=total, covered=covered)
+        live.write(work.at, tokens, own)
+        # the last step's places are taken, too: what is written after it must not spoil them
+        at = work.at + ~work.done
         length, finished = work.length + writes, work.finished | ends
         changes = {"length": length, "over": over, "finished": finished, "done": over.all(1), "broken": broken}
-        return dataclasses.replace(work, live=live, **changes), None
+        return dataclasses.replace(work, live=live, at=at, **changes), None
 
     def collect(self, work: SampleWork) -> list[list[Hypothesis]]:
         """The samples of sentences that are done (`work` on the CPU)."""
@@ -87,11 +91,18 @@ class Sampling:
         for b in range(len(work.row)):
             facts = zip(work.length[b].tolist(), score[b].tolist(), work.finished[b].tolist(), strict=True)
             texts = zip(live.tokens[b, :, start:], live.log_probs[b], strict=True)
-            lists.append([Hypothesis.read(*text, *fact) for text, fact in zip(texts, facts, strict=True)])
+            lists.append(
+                [
+                    Hypothesis.of(tokens[: length - finished].tolist(), own[:length].tolist(), value, finished)
+                    for (tokens, own), (length, value, finished) in zip(texts, facts, strict=True)
+                ]
+            )
         return lists
 
 
-def draw(config: SearchConfig, log_probs: Float[Tensor, "*N V"], uniform: Float[Tensor, "*N"]) -> Int[Tensor, "*N"]:
+def draw(
+    config: SearchConfig, log_probs: Float[Tensor, "*N V"], uniform: Float[Tensor, "*N"], waits: bool = True
+) -> Int[Tensor, "*N"]:
     """One token of each filtered distribution. Where every token is forbidden, any one of them."""
     tokens = None  # in the order of the vocabulary, unless a filter ranks them
     if 0 < config.top_k < log_probs.shape[-1]:
@@ -99,7 +110,7 @@ def draw(config: SearchConfig, log_probs: Float[Tensor, "*N V"], uniform: Float[
     mass = (log_probs / config.temperature).softmax(-1)
     if config.top_p < 1:
         if tokens is None:
-            mass, tokens = _likeliest(mass, config.top_p)
+            mass, tokens = _likeliest(mass, config.top_p, waits)
         mass = mass.where(mass.cumsum(-1) - mass < config.top_p, 0)  # what is likelier has not reached top_p yet
     if config.min_p > 0:
         mass = mass.where(mass >= config.min_p * mass.amax(-1, keepdim=True), 0)
@@ -111,17 +122,23 @@ def draw(config: SearchConfig, log_probs: Float[Tensor, "*N V"], uniform: Float[
     return (place if tokens is None else tokens.gather(-1, place))[..., 0]
 
 
-def _likeliest(mass: Float[Tensor, "*N V"], share: float) -> tuple[Float[Tensor, "*N k"], Int[Tensor, "*N k"]]:
+def _likeliest(
+    mass: Float[Tensor, "*N V"], share: float, waits: bool
+) -> tuple[Float[Tensor, "*N k"], Int[Tensor, "*N k"]]:
     """Ranked tokens that hold at least this share of every distribution, without sorting the vocabulary if few do."""
-    ranked, tokens = best(mass, NUCLEUS)
-    if bool((ranked.sum(-1) < share).any()):  # waits for the device once more
-        ranked, tokens = mass.sort(dim=-1, descending=True, stable=True)
+    if waits:
+        ranked, tokens = best(mass, NUCLEUS)
+        if not bool((ranked.sum(-1) < share).any()):
+            return ranked, tokens
+    ranked, tokens = mass.sort(dim=-1, descending=True, stable=True)
     return ranked, tokens
 
 
-def uniforms(config: SearchConfig, source: Padded, limits: Sequence[int]) -> Float[Tensor, "B K L"]:
-    """Random numbers in [0, 1): a counter-based stream per sentence and sample, one number per step."""
-    numbers = np.zeros((len(limits), config.nbest, max(limits, default=0) + 1))
+def uniforms(
+    config: SearchConfig, source: Padded, limits: Sequence[int], room: int | None = None
+) -> Float[Tensor, "B K L"]:
+    """Random numbers in [0, 1): a counter-based stream per sentence and sample, one number per step (0 beyond, to fill `room`)."""
+    numbers = np.zeros((len(limits), config.nbest, room or max(limits, default=0) + 1))
     tokens, keep = source.tokens.cpu(), source.keep.cpu()
     for b, limit in enumerate(limits):
         sentence = tokens[b][keep[b]].numpy().astype("<i8").tobytes()

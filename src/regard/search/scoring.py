@@ -22,11 +22,7 @@ FLOOR = 1e-6
 def normalised(config: SearchConfig, total: Float[Tensor, "*N"], n: Int[Tensor, "*#N"]) -> Float[Tensor, "*N"]:
     """log P / lp(n). An empty cut hypothesis (n = 0) is divided as if n were 1."""
     length = n.clamp(min=1).to(total.dtype)
-    if config.length_norm == "gnmt":
-        return total / ((5 + length) / 6) ** config.alpha
-    if config.length_norm == "plain":
-        return total / length**config.alpha
-    return total
+    return total / config.length_divisor(length)
 
 
 def coverage_penalty(

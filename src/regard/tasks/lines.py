@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.data.sentences import split_paragraph
-from regard.data.split import PairStream, gathered
+
+if TYPE_CHECKING:
+    from regard.data.split import PairStream
 
 END = "</s>"
 SAMPLE = 2000  # lines that are looked at to learn what a corpus is like
@@ -44,6 +46,8 @@ class Habits:
 
     @staticmethod
     def of(text: PairStream, usual_length: int) -> Habits:
+        from regard.data.split import gathered  # NumPy, which translating does not need
+
         sample = gathered(text.spaced(SAMPLE).chunks()).sources
         several = sum(len([part for part, _ in split_paragraph(text, 0) if part]) > 1 for text in sample)
         return Habits(usual_length, several < FEW * len(sample))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from regard.core.errors import CheckpointError, ModelError
-from regard.models.base import MODELS
-from regard.tasks.folder import read_config
-from regard.tasks.translation import Translator
+from regard.engines.ctranslate2_limits import Compute, why_not
+from regard.tasks.run_files import read_config
+from regard.tasks.translation import Engine, Translator
 
 BUNDLED = "tatoeba-en-de"
 VERBS = {"continues": "generate", "classifies": "classify", "tags": "tag", "fills": "fill", "embeds": "nearest",
@@ -33,14 +33,30 @@ def find_model(path: str | Path | None) -> Path:
     return Path(path)
 
 
+def _capabilities(section: dict[str, Any]) -> frozenset[str]:
+    """What the model of a configuration can do. What CTranslate2 can run translates: that is known without importing models."""
+    if why_not(section) is None:
+        return frozenset({"translates", "attends"})
+    from regard.models.base import MODELS
+
+    return MODELS.get(str(section.get("name"))).capabilities
+
+
 @overload
-def load(path: None = None, device: str = "auto") -> Translator: ...
+def load(
+    path: None = None, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8"
+) -> Translator: ...
 @overload
-def load(path: str | Path, device: str = "auto") -> Any: ...
-def load(path: str | Path | None = None, device: str = "auto") -> Any:
-    """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model."""
+def load(path: str | Path, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8") -> Any: ...
+def load(
+    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8"
+) -> Any:
+    """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model.
+
+    Translators are run by an `engine`: see `Translator.load`. Other models are run by torch, whatever is asked for.
+    """
     folder = find_model(path)
-    capabilities = MODELS.get(str(read_config(folder)["model"].get("name"))).capabilities
+    capabilities = _capabilities(read_config(folder)["model"])
     if "continues" in capabilities:
         from regard.tasks.language_model import TextModel
 
@@ -65,14 +81,16 @@ def load(path: str | Path | None = None, device: str = "auto") -> Any:
         from regard.tasks.composing import TextComposer
 
         return TextComposer.load(folder, device)
-    return Translator.load(folder, device)
+    return Translator.load(folder, device, engine=engine, compute=compute)
 
 
-def load_translator(path: str | Path | None = None, device: str = "auto") -> Translator:
+def load_translator(
+    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "torch", compute: Compute = "int8"
+) -> Translator:
     """The translator of a run folder; anything else is refused."""
     folder = find_model(path)
-    capabilities = MODELS.get(str(read_config(folder)["model"].get("name"))).capabilities
+    capabilities = _capabilities(read_config(folder)["model"])
     for capability, verb in VERBS.items():
         if capability in capabilities:
             raise ModelError(str(path), "its model does not translate", f"Use `regard {verb}`, or another --model")
-    return Translator.load(folder, device)
+    return Translator.load(folder, device, engine=engine, compute=compute)

@@ -1,27 +1,38 @@
-"""Translation: raw text in, raw text out, with whatever model a run folder holds."""
+"""Translation: raw text in, raw text out, with whatever model a run folder holds.
+
+What searches is an engine: torch, which does everything, or on a CPU CTranslate2, which is faster (docs/engines.md). This file
+imports neither: a first translation should not wait for torch.
+"""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
-
-import torch
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from regard.core import config as configuration
-from regard.core.device import choose_device
-from regard.core.errors import DataError, ModelError
-from regard.core.types import EOS, pad_rows
+from regard.core.accelerators import is_cpu
+from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
-from regard.models.base import Writer
-from regard.search.config import SearchConfig
-from regard.search.forcing import score_pairs
-from regard.search.search import search
-from regard.tasks.folder import load_model
+from regard.engines.ctranslate2_rules import why_not_search
+from regard.tasks.line_batches import batches, chunks
 from regard.tasks.lines import Habits, Sentence, Translation, join_line, split_line
+from regard.tasks.run_files import open_run
 
+if TYPE_CHECKING:
+    import torch
+
+    from regard.engines.ctranslate2_engine import CTranslate2Engine
+    from regard.engines.ctranslate2_limits import Compute
+    from regard.models.base import Writer
+    from regard.tasks.torch_translation import TorchEngine
+
+Engine = Literal["auto", "torch", "ctranslate2"]
+ENGINES: tuple[Engine, ...] = ("auto", "torch", "ctranslate2")
 MAX_LINE_CHARACTERS = 100_000
 CHUNK_LINES = 2048  # read ahead from a stream, so that batches can be made of lines of similar length
 
@@ -36,18 +47,42 @@ class PairScore:
 
     @property
     def perplexity(self) -> float:
-        return float(torch.tensor(-self.log_prob / len(self.token_log_probs)).exp())
+        try:
+            return math.exp(-self.log_prob / len(self.token_log_probs))
+        except OverflowError:
+            return math.inf
 
     def to_plain(self) -> dict[str, Any]:
         return {**dataclasses.asdict(self), "perplexity": self.perplexity}
 
 
+class _Torch:
+    """The torch engine of a translator and its copies, loaded when it is first needed."""
+
+    def __init__(self, folder: Path | None, tokenizers: TokenizerPair, device: str, engine: TorchEngine | None = None):
+        self.folder, self.tokenizers, self.device = folder, tokenizers, device
+        self._engine = engine
+        self.taken = False  # somebody has the model in hand, and may change it
+
+    @property
+    def engine(self) -> TorchEngine:
+        if self._engine is None:
+            from regard.tasks.torch_translation import TorchEngine
+
+            assert self.folder is not None
+            self._engine = TorchEngine.load(self.folder, self.tokenizers, self.device)
+        return self._engine
+
+
 class Translator:
-    """A model with its tokenizers and search settings. `regard.load(folder)` makes one."""
+    """A model with its tokenizers and search settings. `regard.load(folder)` makes one.
+
+    `engine` says what answered the last request, and before the first what will be tried; `engine_note` why it was not another.
+    """
 
     def __init__(
         self,
-        model: Writer,
+        model: Writer | None,
         tokenizers: TokenizerPair,
         search: SearchConfig | None = None,
         *,
@@ -55,25 +90,91 @@ class Translator:
         habits: Habits | None = None,
         config: dict[str, Any] | None = None,
         folder: Path | None = None,
+        fast: CTranslate2Engine | None = None,
+        only_fast: bool = False,
     ):
-        if "translates" not in model.capabilities:
-            raise ModelError(type(model).__name__, "this model does not translate", "Use a translation model")
-        self.model, self.tokenizers = model.to(device), tokenizers
+        """Without a model, that of `folder` is loaded when it is first needed. `fast` searches where it can; with `only_fast`,
+        what it cannot do is an error.
+        """
+        if model is None:
+            if folder is None:
+                raise ModelError("translator", "there is neither a model nor a folder", "Give one of them")
+            self._torch = _Torch(folder, tokenizers, str(device))
+        else:
+            from regard.tasks.torch_translation import TorchEngine
+
+            self._torch = _Torch(folder, tokenizers, str(device), TorchEngine(model, tokenizers, device))
+        self.tokenizers = tokenizers
         self.search = search or SearchConfig()
-        self.device = torch.device(device)
         self.habits = habits or Habits()
         self.config, self.folder = config or {}, folder
         self.tag = ""  # put before every sentence that has none of its own
+        self._fast, self._only_fast = fast, only_fast
+        self.engine: str = "torch" if fast is None else "ctranslate2"
+        self.engine_note: str = ""
 
     @classmethod
-    def load(cls, folder: Path | str, device: str = "auto") -> Translator:
-        """The model of a run folder."""
+    def load(
+        cls, folder: Path | str, device: str = "auto", *, engine: Engine = "torch", compute: Compute = "int8"
+    ) -> Translator:
+        """The model of a run folder.
+
+        `engine="auto"` takes CTranslate2 on a CPU where it is installed and can run the model, in `compute` (int8, int8_float32
+        or float32); "ctranslate2" insists on it; "torch", with which all measurements are made, is the default here.
+        """
+        if engine not in ENGINES:
+            raise ConfigError("engine", f"{engine!r} is not one of {', '.join(ENGINES)}", "Choose one of them")
         folder = Path(folder)
+        note = ""
+        if engine != "torch":
+            found, note = cls._load_fast(folder, device, engine, compute)
+            if found is not None:
+                return found
+        from regard.core.device import choose_device
+        from regard.tasks.folder import load_model
+
         chosen = choose_device(device)
         model, tokenizers, config = load_model(folder)
-        settings = configuration.build(SearchConfig, config.get("search", {}), "search")
-        habits = Habits(config.get("usual_source_length", 0), config.get("one_sentence_lines", False))
-        return cls(model, tokenizers, settings, device=chosen, habits=habits, config=config, folder=folder)
+        translator = cls(model, tokenizers, device=chosen, folder=folder, **_settings_of(config))
+        translator.engine_note = note
+        return translator
+
+    @classmethod
+    def _load_fast(cls, folder: Path, device: str, engine: Engine, compute: Compute) -> tuple[Translator | None, str]:
+        """A translator with CTranslate2, or None and in words why there is none."""
+        from regard.tasks.converted_run import open_engine, why_not_run
+
+        only = engine == "ctranslate2"
+        if not (is_cpu(device) or (only and device == "auto")):
+            reason = _gpu_reason(device)
+        else:
+            opened = open_run(folder)
+            reason = why_not_run(opened)
+            if reason is None:
+                settings = _settings_of(opened.config)  # mistakes in these before anything is converted and kept
+                try:
+                    fast = open_engine(folder, opened, compute)
+                except (CheckpointError, ModelError) as error:  # weights that torch may read, or refuse in better words
+                    reason = f"{error.where}: {error.what}"
+                else:
+                    tokenizers = opened.tokenizers
+                    return cls(None, tokenizers, device="cpu", folder=folder, fast=fast, only_fast=only, **settings), ""
+        if reason and only:
+            raise ModelError("engine ctranslate2", reason, "Use engine auto or torch")
+        if not reason:  # a GPU was feared, and torch knows of none
+            return cls._load_fast(folder, "cpu", engine, compute)
+        return None, reason
+
+    @property
+    def model(self) -> Writer:
+        """The torch model. Who has it may change it, so from now on torch translates, unless CTranslate2 was insisted on."""
+        self._torch.taken = True
+        return self._torch.engine.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where torch computes."""
+        return self._torch.engine.device
 
     def tagged(self, tag: str) -> Translator:
         """The same model, which takes every text for one of this kind. Models know the tags they were trained with."""
@@ -112,7 +213,7 @@ class Translator:
         """The best translation of each text; a single text gives a single text back."""
         lines = [texts] if isinstance(texts, str) else texts
         settings = dataclasses.replace(self._settings(beam, search), nbest=1)
-        best = [many[0].text for many in self.hypotheses(lines, search=settings, tags=tags)]
+        best = [many[0].text for many in self.hypotheses(lines, search=settings, tags=tags, details=False)]
         return best[0] if isinstance(texts, str) else best
 
     def _settings(self, beam: int | None, search: SearchConfig | None) -> SearchConfig:
@@ -133,8 +234,11 @@ class Translator:
         batch_tokens: int = 0,
         progress: Callable[[int], None] | None = None,
         first_line: int = 1,
+        details: bool = True,
     ) -> list[list[Translation]]:
         """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights.
+
+        Without `details`, an engine may leave out the log-probabilities of single tokens where they cost time.
 
         `prefixes` are target texts that the translations must begin with. `tags` say what kind of text each one is, for
         models that were trained with tags. `progress` hears how many sentences are done. Errors name a text by its
@@ -147,20 +251,19 @@ class Translator:
             )
         leads = self.leads(tags, len(texts))
         sentences = self._sentences(texts, prefixes, leads, first_line)
-        found = self._search(sentences, settings, attention, batch_tokens or self._batch_tokens(settings), progress)
+        found = self._search(sentences, settings, attention, batch_tokens, progress, details)
         by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):
             by_line[sentence.line].append((sentence, many))
         return [join_line(text, parts) for text, parts in zip(texts, by_line, strict=True)]
 
     def _batch_tokens(self, settings: SearchConfig) -> int:
-        rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
-        return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
+        """The size of torch's batches."""
+        return self._torch.engine.batch_tokens(settings)
 
-    def _most_rows(self, settings: SearchConfig) -> int:
-        """Sentences in a batch, so that a step's scores of all their hypotheses stay within bounds."""
-        scores = 1 << (25 if self.device.type == "cpu" else 28)
-        return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
+    def _engine_in_use(self) -> CTranslate2Engine | None:
+        """CTranslate2, unless somebody may have changed the model."""
+        return None if self._torch.taken and not self._only_fast else self._fast
 
     def leads(self, tags: Sequence[str] | None, count: int) -> list[list[int]]:
         """The tag of each text as tokens."""
@@ -182,7 +285,7 @@ class Translator:
         if any(not isinstance(text, str) for text in texts):
             raise DataError("texts", "they are not all texts", "Give a list of str")
         ids = self.tokenizers.source.encode(list(texts))
-        limit = self.model.limits.source
+        limit = (self._engine_in_use() or self._torch.engine).source_limit
         usual = self.habits.usual_length
         hard = limit - 1 - max(map(len, leads), default=0) if limit is not None else 0
         most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
@@ -195,8 +298,12 @@ class Translator:
             if not forced and (self.habits.one_sentence or "\n" in text or long):
                 sentences += split_line(line, text, most, lambda part: len(self.tokenizers.source.encode([part])[0]))
             else:
-                sentences.append(Sentence(line, text, ""))
-        for sentence, tokens in zip(sentences, self.tokenizers.source.encode([s.text for s in sentences]), strict=True):
+                sentences.append(Sentence(line, text, "", ids=tokens))
+        parts = [s for s in sentences if not s.ids]  # of lines that were split
+        for part, tokens in zip(parts, self.tokenizers.source.encode([s.text for s in parts]), strict=True):
+            part.ids = tokens
+        for sentence in sentences:
+            tokens = sentence.ids
             sentence.ids = leads[sentence.line] + tokens
             if limit is not None and len(sentence.ids) + 1 > limit:
                 raise ModelError(
@@ -217,36 +324,47 @@ class Translator:
         attention: bool,
         batch_tokens: int,
         progress: Callable[[int], None] | None,
+        details: bool,
     ) -> list[list[Translation]]:
-        found: list[list[Translation]] = [[] for _ in sentences]
-        done = 0
-        self.model.eval()
-        for rows in batches([len(s.ids) + 1 for s in sentences], batch_tokens, self._most_rows(settings)):
-            batch = [sentences[row] for row in rows]
-            source = pad_rows([[*s.ids, EOS] for s in batch]).to(self.device)
-            prefix = [s.prefix for s in batch] if any(s.prefix for s in batch) else None
-            with torch.inference_mode():
-                results = search(self.model, source, settings, prefix=prefix, attention=attention)
-            for row, sentence, many in zip(rows, batch, results, strict=True):
-                texts = self.tokenizers.target.decode([h.tokens for h in many])
-                pieces = self.tokenizers.source.pieces(sentence.ids)
-                found[row] = [
-                    Translation(
-                        text=text,
-                        score=h.score,
-                        log_prob=h.log_prob,
-                        tokens=self.tokenizers.target.pieces(h.tokens),
-                        token_log_probs=h.token_log_probs,
-                        source_tokens=pieces,
-                        finished=h.finished,
-                        attention=None if h.attention is None else h.attention.tolist(),
-                    )
-                    for text, h in zip(texts, many, strict=True)
-                ]
-            done += len(rows)
-            if progress is not None:
-                progress(done)
-        return found
+        fast = self._engine_in_use()
+        found: list[list[Translation] | None] = [None] * len(sentences)
+        note = "" if fast is not None else self.engine_note
+        if self._fast is not None:
+            reason = why_not_search(settings, attention=attention, prefixes=any(s.prefix for s in sentences))
+            if fast is None:
+                note = "the model was taken in hand"
+            elif reason is None:
+                from regard.tasks.fast_translation import fast_search
+
+                found = fast_search(
+                    fast,
+                    self.tokenizers,
+                    sentences,
+                    settings,
+                    details=details,
+                    batch_tokens=batch_tokens,
+                    progress=progress,
+                )
+            elif self._only_fast:
+                raise ModelError("engine ctranslate2", f"it cannot do this: {reason}", "Use engine auto or torch")
+            else:
+                fast, note = None, reason
+        left = [row for row, many in enumerate(found) if many is None]
+        if fast is not None:
+            note = f"{len(left)} of {len(sentences)} sentences were left to torch" if left else ""
+        self.engine, self.engine_note = "torch" if fast is None else "ctranslate2", note
+        if left:
+            done = len(sentences) - len(left)
+            again = self._torch.engine.search(
+                [sentences[row] for row in left],
+                settings,
+                attention=attention,
+                batch_tokens=batch_tokens,
+                progress=None if progress is None else lambda more: progress(done + more),
+            )
+            for row, many in zip(left, again, strict=True):
+                found[row] = many
+        return [many for many in found if many is not None]
 
     def translate_stream(
         self,
@@ -256,15 +374,18 @@ class Translator:
         attention: bool = False,
         prefix: str = "",
         chunk: int = CHUNK_LINES,
+        details: bool = True,
     ) -> Iterator[tuple[str, list[Translation]]]:
         """Lines with their translations as they come, in order, in bounded memory.
 
         Up to `chunk` lines are read ahead; a None among them says that no more are there yet, and nothing waits longer.
         """
         remaining, begin = iter(lines), 1
-        for waiting in _chunks(remaining, chunk):
+        for waiting in chunks(remaining, chunk):
             prefixes = [prefix] * len(waiting) if prefix else None
-            found = self.hypotheses(waiting, search=search, attention=attention, prefixes=prefixes, first_line=begin)
+            found = self.hypotheses(
+                waiting, search=search, attention=attention, prefixes=prefixes, first_line=begin, details=details
+            )
             yield from zip(waiting, found, strict=True)
             begin += len(waiting)
 
@@ -284,25 +405,11 @@ class Translator:
             [lead + ids for lead, ids in zip(leads, self.tokenizers.source.encode(list(sources)), strict=True)],
             self.tokenizers.target.encode(list(targets)),
         )
-        limits = self.model.limits
-        for number, (s, t) in enumerate(zip(source_ids, target_ids, strict=True), start=1):
-            for name, ids, limit in (("source", s, limits.source), ("target", t, limits.target)):
-                if limit is not None and len(ids) + 1 > limit:
-                    raise ModelError(
-                        f"{name} line {number}",
-                        f"{len(ids)} tokens are beyond the model's limit of {limit - 1}",
-                        "Split it",
-                    )
-        results: list[PairScore | None] = [None] * len(sources)
-        lengths = [max(len(s), len(t)) + 1 for s, t in zip(source_ids, target_ids, strict=True)]
-        self.model.eval()
-        for rows in batches(lengths, batch_tokens):
-            source = pad_rows([source_ids[row] + [EOS] for row in rows]).to(self.device)
-            with torch.inference_mode():
-                scored = score_pairs(self.model, source, [target_ids[row] for row in rows])
-            for row, (total, each) in zip(rows, scored, strict=True):
-                results[row] = PairScore(total, self.tokenizers.target.pieces(target_ids[row]), each)
-        return [result for result in results if result is not None]
+        scored = self._torch.engine.score(source_ids, target_ids, batch_tokens)
+        return [
+            PairScore(total, self.tokenizers.target.pieces(ids), each)
+            for ids, (total, each) in zip(target_ids, scored, strict=True)
+        ]
 
     def align(
         self,
@@ -319,25 +426,21 @@ class Translator:
         return align(self, sources, targets, threshold=threshold, null=null, tags=tags)
 
 
-def _chunks(lines: Iterator[str | None], most: int) -> Iterator[list[str]]:
-    waiting: list[str] = []
-    for line in lines:
-        if line is not None:
-            waiting.append(line)
-        if waiting and (line is None or len(waiting) >= most):
-            yield waiting
-            waiting = []
-    if waiting:
-        yield waiting
+def _settings_of(config: dict[str, Any]) -> dict[str, Any]:
+    """What a run's configuration says about translating."""
+    return {
+        "search": configuration.build(SearchConfig, config.get("search", {}), "search"),
+        "habits": Habits(config.get("usual_source_length", 0), config.get("one_sentence_lines", False)),
+        "config": config,
+    }
 
 
-def batches(lengths: Sequence[int], batch_tokens: int, most_rows: int = 1 << 30) -> Iterator[list[int]]:
-    """Rows of similar length together, the longest first, each batch within a budget of padded tokens."""
-    order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
-    while order:
-        size = min(most_rows, max(1, batch_tokens // lengths[order[0]]))
-        yield order[:size]
-        order = order[size:]
+def _gpu_reason(device: str) -> str:
+    """Why a device is not one for CTranslate2; empty where torch says that it is the CPU after all."""
+    from regard.core.device import choose_device
+
+    kind = choose_device(device).type
+    return "" if kind == "cpu" else f"the model runs on {kind}, and CTranslate2 is used on CPUs only"
 
 
-__all__ = ["PairScore", "Translation", "Translator"]
+__all__ = ["PairScore", "Translation", "Translator", "batches"]

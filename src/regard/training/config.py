@@ -63,7 +63,10 @@ class TrainConfig:
 
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
-    compile: bool = False
+    weights: Literal["float32", "bfloat16"] = "float32"  # bfloat16: all of a step is, beside float32 weights that learn
+    compile: Literal["auto", True, False] = (
+        "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
+    )
     graphs: bool = True  # on CUDA, record each shape of batch once and replay it
     threads: int = 0  # of the CPU; 0: torch's choice. Part of what makes a run repeatable
     workers: int = 1  # threads that prepare batches; their number does not change the result

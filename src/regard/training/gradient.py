@@ -2,104 +2,60 @@
 
 A small model's step is hundreds of short kernels, and launching them one by one takes longer than running them. Batches
 come in few shapes (widths in multiples of 8, rows filled up), so each shape's forward and backward pass is captured as a
-CUDA graph when it is met for the second time.
+CUDA graph when it is met for the second time; where the optimizer can be recorded too, the whole step is one graph.
 
 A language model that carries its state reads each batch from where the one before ended; the state's tensors stay in place
 and are written anew after every batch, also inside a recording.
+
+A batch that does not fit into memory is cut into halves by rows, and these again, and their gradients are added up: the loss is
+a sum over tokens, so the step is the same one, but for the random numbers of dropout.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from regard.core.errors import CheckpointError
-from regard.core.tree import State
-from regard.core.types import Padded
+from regard.core.errors import TrainingError
+from regard.core.types import Padded, Unpadded
 from regard.data.batching import Batch
-from regard.models.base import Forced, LanguageModel, NoMemory, Writer
+from regard.layers.batch_norm import BatchNorm
+from regard.models.base import Forced, NoMemory, Writer
+from regard.training.carried import WHOLE, Carried
+from regard.training.lowered import Lowered
+from regard.training.recording import Recorded
+from regard.training.regions import CompiledRegions, repeated_layers
 
 MOST_GRAPHS = 128
-MOST_GRADIENT_BYTES = 4 << 30  # each recording keeps a set of gradients of its own
+MOST_GRADIENT_BYTES = 4 << 30  # each recording keeps a set of gradients of its own, unless it takes the whole step
+MOST_HALVINGS = 8
 
 
 class Computed(NamedTuple):
-    """A micro-batch's part of the loss that is trained, and its sums over tokens: smoothed loss and plain nll."""
+    """A micro-batch's part of the loss that is trained, and its sums over tokens: smoothed loss and plain nll.
+
+    `norm` is that of the gradient where the step has been taken already.
+    """
 
     loss: Tensor
     smoothed: Tensor
     nll: Tensor
+    norm: Tensor | None = None
 
 
-@dataclasses.dataclass
-class _Recording:
-    graph: torch.cuda.CUDAGraph
+class _Recording(NamedTuple):
+    recorded: Recorded[tuple[Computed, list[Tensor | None]]]
     inputs: list[Tensor]
-    computed: Computed
-    gradients: list[Tensor | None]
-
-
-class Carried:
-    """The state that goes on from batch to batch, in tensors that stay where they are; nothing for most models."""
-
-    def __init__(self, model: Writer):
-        self.model = model if isinstance(model, LanguageModel) and model.carries else None
-        self.state: State | None = None
-
-    def at_hand(self, rows: int) -> State:
-        """The state before the next batch, of so many rows."""
-        assert self.model is not None
-        if self.state is None:
-            self.state = self.model.begin(rows).clone()
-        return self.state
-
-    @torch.no_grad()
-    def forget(self) -> None:
-        """A text begins: the state is that before any token."""
-        if self.state is not None and self.model is not None:
-            rows = len(_leaves(self.state)[0])
-            self.state.map(lambda tensor, new: tensor.copy_(new), self.model.begin(rows))
-
-    @torch.no_grad()
-    def put(self, state: State) -> None:
-        """What is not finite is 0 instead: a bad step is skipped, and must not spoil all that come after."""
-        assert self.state is not None
-        self.state.map(lambda tensor, new: tensor.copy_(torch.where(new.isfinite(), new, 0)), state)
-
-    def tensors(self) -> dict[str, Tensor] | None:
-        return None if self.state is None else {str(i): t for i, t in enumerate(_leaves(self.state))}
-
-    def load(self, tensors: Mapping[str, Tensor], where: str) -> None:
-        wrong = CheckpointError(
-            where, "the carried state does not fit the model", "Use the version of regard that wrote it"
-        )
-        if self.model is None or "0" not in tensors:
-            raise wrong
-        self.state = self.model.begin(len(tensors["0"])).clone()
-        own = _leaves(self.state)
-        if [tuple(t.shape) for t in own] != [tuple(t.shape) for _, t in sorted(tensors.items(), key=_number)]:
-            raise wrong
-        for i, tensor in enumerate(own):
-            tensor.copy_(tensors[str(i)])
-
-
-def _number(item: tuple[str, Tensor]) -> int:
-    return int(item[0]) if item[0].isdecimal() else -1
-
-
-def _leaves(state: State) -> list[Tensor]:
-    found: list[Tensor] = []
-    state.map(lambda tensor: (found.append(tensor), tensor)[1])
-    return found
 
 
 class Gradients:
     """Runs a model forward and backward. The gradients are added to what the parameters hold, or replayed into them."""
+
+    asks_for_padding = True  # batches without any are read without a mask
 
     def __init__(
         self,
@@ -109,75 +65,175 @@ class Gradients:
         consistency: float = 0.0,
         record: bool = False,
         compile: bool = False,
+        *,
+        lowered: Lowered | None = None,
+        finish: Callable[[Tensor], Tensor] | None = None,
+        regions: CompiledRegions | None = None,
+        recorder: Callable[..., Recorded] = Recorded,
     ):
-        self.model, self.autocast, self.smoothing = model, autocast, smoothing
+        """`lowered` does the work in the place of the model. `finish` takes the step (gives the gradient's norm) inside recordings.
+
+        With `compile`, the model's repeated layers are compiled (`regions`, if not as usual), or else all of its forward pass.
+        """
+        self.lowered, self.finish, self.recorder = lowered, finish, recorder
+        self.trained = list(model.parameters())
+        self.model: Any = lowered.model if lowered is not None else model
+        self.autocast, self.smoothing = autocast if lowered is None else nullcontext, smoothing
         self.consistency, self.record = consistency, record
-        self.carried = Carried(model)
-        self.forward = torch.compile(model.forward) if compile else model.forward
-        if self.carried.model is not None:
-            self.advance = torch.compile(model.advance) if compile else model.advance
-        self.parameters = list(model.parameters())
+        self.carried = Carried(self.model)
+        self.forward = self.model.forward
+        self.advance = self.model.advance if self.carried.model is not None else None
+        self.regions: Callable[[], AbstractContextManager] = nullcontext
+        if compile and (layers := repeated_layers(self.model)):
+            self.regions = (regions or CompiledRegions(layers)).applied
+        elif compile:
+            self.forward = torch.compile(self.model.forward)
+            self.advance = self.advance and torch.compile(self.advance)
+        self.parameters = list(self.model.parameters())
+        self.device = self.parameters[0].device
+        self.together = any(isinstance(module, BatchNorm) for module in self.model.modules())  # rows depend on others
         self.seen: set[tuple] = set()
         self.recordings: dict[tuple, _Recording] = {}
         self.pool: Any = None
-        size = sum(p.numel() * p.element_size() for p in self.parameters)
-        self.most = min(MOST_GRAPHS, MOST_GRADIENT_BYTES // max(1, size))
+        size = sum(p.numel() * p.element_size() for p in self.trained)
+        self.most = MOST_GRAPHS if finish is not None else min(MOST_GRAPHS, MOST_GRADIENT_BYTES // max(1, size))
+        self.fitting: dict[tuple, int] = {}  # rows that fit into memory at once, of shapes that do not as a whole
+        self.split = 0  # batches that were cut
 
     def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
         """`scale` is one over the step's target tokens, `auxiliary` the weight of the model's own extra losses."""
-        device = self.parameters[0].device
-        if not self.record:
-            return self._compute(batch.to(device), torch.tensor(scale, device=device), auxiliary)
-        shape = (batch.source.tokens.shape, batch.target_in.shape)
+        keep = batch.source.keep
+        if self.asks_for_padding and keep.device.type == "cpu" and bool(keep.all()):  # asking costs nothing here
+            batch = batch._replace(source=Unpadded(*batch.source))
+        if self.device.type == "cuda" and keep.device.type == "cpu":
+            batch = _pinned(batch)
+        shape = (batch.source.tokens.shape, batch.target_in.shape, type(batch.source))
+        if not self.record or shape in self.fitting:
+            return self._in_pieces(batch.to(self.device), scale, auxiliary, shape)
         if shape in self.recordings:
             return self._replay(self.recordings[shape], batch, scale)
-        batch = batch.to(device)
+        batch = batch.to(self.device)
         if shape in self.seen and len(self.recordings) < self.most:
-            self.recordings[shape] = self._capture(batch, scale, auxiliary)
-            return self._replay(self.recordings[shape], batch, scale)
+            try:
+                self.recordings[shape] = self._capture(batch, scale, auxiliary)
+                return self._given(self.recordings[shape])
+            except torch.OutOfMemoryError:
+                self.most = len(self.recordings)  # nothing has run, and there is no room for more recordings
+            for p in self.trained:
+                p.grad = None
+            self._clear()
         self.seen.add(shape)
-        return self._compute(batch, torch.tensor(scale, device=device), auxiliary)
+        return self._in_pieces(batch, scale, auxiliary, shape)
 
-    def _compute(self, batch: Batch, scale: Tensor, auxiliary: float) -> Computed:
+    def _in_pieces(self, batch: Batch, scale: float, auxiliary: float, shape: tuple) -> Computed:
+        """All rows at once, or as many at a time as fit into memory."""
+        count, begin, sums = len(batch.target_in), 0, []
+        rows = self.fitting.get(shape, count)
+        factor = torch.tensor(scale, device=self.device)
+        while begin < count:
+            place = slice(begin, min(begin + rows, count)) if rows < count else WHOLE
+            held = [p.grad for p in self.parameters]
+            for p in self.parameters:
+                p.grad = None
+            computed = None
+            with suppress(torch.OutOfMemoryError):  # what the error holds on to is free only after this
+                computed = self._compute(batch, factor, auxiliary, place)
+            if computed is None:
+                self._clear()
+            for p, before in zip(self.parameters, held, strict=True):
+                if before is not None:
+                    p.grad = before if p.grad is None else before.add_(p.grad)
+            if computed is None:
+                rows = self._fewer(rows, count, shape)
+                continue
+            if self.lowered is not None:
+                self.lowered.take_gradients()
+            sums.append(computed)
+            begin = begin + rows
+        if rows < count:
+            self.fitting[shape], self.split = rows, self.split + 1
+        if len(sums) == 1:
+            return sums[0]
+        return Computed(*(torch.stack([one[i] for one in sums]).sum() for i in range(3)))
+
+    def _fewer(self, rows: int, count: int, shape: tuple) -> int:
+        """Half as many rows, or an error that says why not."""
+        where = f"a batch of {' x '.join(map(str, shape[1]))} target and {' x '.join(map(str, shape[0]))} source tokens"
+        if self.together:
+            what = "it does not fit into memory, and cannot be cut: batch normalisation sees all rows together"
+            raise TrainingError(where, what, "Lower train.batch_tokens")
+        if rows == 1 or count > rows << (MOST_HALVINGS - 1):
+            what = f"not even {rows} of its rows fit into memory"
+            raise TrainingError(where, what, "Lower train.batch_tokens, train.max_tokens or the model's sizes")
+        return -(-rows // 2)
+
+    def _clear(self) -> None:
+        for p in self.parameters:
+            p.grad = None
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def _compute(self, batch: Batch, scale: Tensor, auxiliary: float, place: slice = WHOLE) -> Computed:
         times = 2 if self.consistency else 1  # R-Drop reads everything twice, under two dropouts
-        source, target_in, target_out = batch.source, batch.target_in, batch.target_out
+        rows, kind = len(batch.target_in), type(batch.source)
+        tokens, keep, target_in, target_out = (t[place] for t in (*batch.source, batch.target_in, batch.target_out))
         if times > 1:
-            source = Padded(source.tokens.repeat(times, 1), source.keep.repeat(times, 1))
-            target_in, target_out = target_in.repeat(times, 1), target_out.repeat(times, 1)
+            tokens, keep, target_in, target_out = (t.repeat(times, 1) for t in (tokens, keep, target_in, target_out))
         after = None
-        with self.autocast():
-            if self.carried.model is None:
-                forced = self.forward(source, target_in)
+        with self.autocast(), self.regions():
+            if self.advance is None:
+                forced = self.forward(kind(tokens, keep), target_in)
             else:
                 memory = NoMemory(target_in.new_zeros(len(target_in)))
-                hidden, after = self.advance(target_in[:, None], memory, self.carried.at_hand(len(target_in)))
+                hidden, after = self.advance(target_in[:, None], memory, self.carried.at_hand(rows, place))
                 forced = Forced(hidden[:, 0], {})
             sums = self.model.output.loss(forced.hidden, target_out, self.smoothing, self.consistency)
         loss = sums.loss * (scale / times)
+        if forced.losses and place != WHOLE:
+            what = "it does not fit into memory, and cannot be cut: the model has a loss that is a mean over the batch"
+            raise TrainingError(f"a batch of {rows} rows", what, "Lower train.batch_tokens")
         for extra in forced.losses.values():
             loss = loss + extra * auxiliary
         loss.backward()
         if after is not None:
-            self.carried.put(after)
+            self.carried.put(after, place)
         return Computed(loss.detach(), sums.loss.detach() / times, sums.nll.detach() / times)
 
     def _capture(self, batch: Batch, scale: float, auxiliary: float) -> _Recording:
-        inputs = [t.clone() for t in (batch.source.tokens, batch.source.keep, batch.target_in, batch.target_out)]
+        inputs = [t.clone() for t in (*batch.source, batch.target_in, batch.target_out)]
         inputs.append(torch.tensor(scale, device=inputs[0].device))
-        static = Batch(Padded(inputs[0], inputs[1]), inputs[2], inputs[3], batch.rows)
-        for p in self.parameters:
+        source: Padded = type(batch.source)(inputs[0], inputs[1])
+        static = Batch(source, inputs[2], inputs[3], batch.rows)
+        for p in (*self.parameters, *self.trained):
             p.grad = None
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool):
+
+        def work() -> tuple[Computed, list[Tensor | None]]:
             computed = self._compute(static, inputs[4], auxiliary)
-        self.pool = graph.pool()
-        return _Recording(graph, inputs, computed, [p.grad for p in self.parameters])
+            if self.lowered is not None:
+                self.lowered.take_gradients()
+            if self.finish is not None:
+                return computed._replace(norm=self.finish(computed.loss)), []
+            return computed, [p.grad for p in self.trained]
+
+        recorded = self.recorder(work, self.pool)
+        self.pool = recorded.pool
+        return _Recording(recorded, inputs)
 
     def _replay(self, recording: _Recording, batch: Batch, scale: float) -> Computed:
         for static, new in zip(recording.inputs, (*batch.source, batch.target_in, batch.target_out), strict=False):
             static.copy_(new, non_blocking=True)
         recording.inputs[4].fill_(scale)
-        recording.graph.replay()
-        for p, gradient in zip(self.parameters, recording.gradients, strict=True):
+        recording.recorded.replay()
+        return self._given(recording)
+
+    def _given(self, recording: _Recording) -> Computed:
+        computed, gradients = recording.recorded.result
+        for p, gradient in zip(self.trained, gradients, strict=False):
             p.grad = gradient
-        return recording.computed
+        return computed
+
+
+def _pinned(batch: Batch) -> Batch:
+    """In memory that is copied from without the host's waiting for what the device is still doing."""
+    tokens, keep, target_in, target_out = (t.pin_memory() for t in (*batch.source, batch.target_in, batch.target_out))
+    return Batch(type(batch.source)(tokens, keep), target_in, target_out, batch.rows)

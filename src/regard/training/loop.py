@@ -28,9 +28,11 @@ from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
 from regard.training.gradient import Gradients
 from regard.training.log import MetricsLog
+from regard.training.lowered import Lowered
 from regard.training.optim import Optimizer
-from regard.training.precision import uses_bfloat16
+from regard.training.precision import low_weights, uses_bfloat16
 from regard.training.progress import Reporter
+from regard.training.regions import compile_pays
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
 from regard.training.texts import TrainingText
@@ -75,7 +77,10 @@ class Trainer:
         """A model with a way of its own to be trained gives what takes the places of `Optimizer` and `Gradients`."""
         self.config, self.folder, self.device, self.report = config, folder, device, report
         self.model, self.text, self.validation = model.to(device), text, validation
-        self.optimizer = optimizer or Optimizer(model, config, device)
+        self.on_cuda = device.type == "cuda"
+        record = self.on_cuda and config.graphs and config.accumulate == 1
+        self.optimizer = optimizer or Optimizer(model, config, device, record)
+        self.whole = record and optimizer is None and self.optimizer.recordable  # a recording takes the step, too
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.progress = Progress()
@@ -83,14 +88,23 @@ class Trainer:
         self._clock, self._busy, self._window_tokens = time.monotonic(), 0.0, 0  # of what the log is about to say
         low = uses_bfloat16(config, device)
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
-        if device.type == "cuda":
+        if self.on_cuda:
             torch.set_float32_matmul_precision("high")  # TF32 where float32 is asked for
-        self.on_cuda = device.type == "cuda"
-        record = self.on_cuda and config.graphs and config.accumulate == 1 and not config.compile
+        self.lowered = Lowered(model, torch.bfloat16) if low_weights(config, device) and gradients is None else None
         self.gradients = gradients or Gradients(
-            model, self.autocast, config.label_smoothing, config.consistency, record, config.compile
+            model,
+            self.autocast,
+            config.label_smoothing,
+            config.consistency,
+            record,
+            compile_pays(config, model, device),
+            lowered=self.lowered,
+            finish=self._finish if self.whole else None,
         )
+        self._told_of_splitting = False
         self._resume()
+        if self.lowered is not None:
+            self.lowered.refresh()
 
     def _resume(self) -> None:
         newest = self.checkpoints.newest(self.report.warn)
@@ -154,19 +168,47 @@ class Trainer:
         progress.step += 1
         torch.manual_seed((config.seed << 32) + progress.step)
         tokens = sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn)
-        total = torch.zeros((), device=self.device)
+        total, norm = torch.zeros((), device=self.device), None
+        part_of_peak = rate(config, progress.step)
+        if self.whole:
+            self.optimizer.prepare(part_of_peak, progress.step)
         for batch, _, following in drawn:
             if progress.position == 0:
                 self.gradients.carried.forget()
             computed = self.gradients(batch, 1 / tokens, 1 / len(drawn))
-            total = total + computed.loss
+            total, norm = total + computed.loss, computed.norm
             self._count(computed.smoothed, computed.nll)
             progress.epoch, progress.position = following
         progress.tokens += tokens
         self._window_tokens += tokens
-        self._norm = self.optimizer.step(total, rate(config, progress.step), progress.step)
+        if norm is None:
+            norm = self.optimizer.step(total, part_of_peak, progress.step)
+            if self.lowered is not None:
+                self.lowered.refresh()
+        self._norm = norm
         if self.average is not None:
             self.average.update(progress.step)
+        self._tell_of_splitting()
+
+    def _finish(self, loss: Tensor) -> Tensor:
+        """Takes the prepared step with the gradients that are there, and gives their norm: the end of a recording."""
+        norm = self.optimizer.apply(loss)
+        if self.lowered is not None:
+            self.lowered.refresh()
+        return norm
+
+    def _tell_of_splitting(self) -> None:
+        """Once: the step is the same, but slower."""
+        if self._split and not self._told_of_splitting:
+            self._told_of_splitting = True
+            self.report.warn(
+                f"step {self.progress.step}: the batch does not fit into memory; it and others as large are cut into pieces. "
+                "Only dropout's random numbers differ. `regard plan` finds the train.batch_tokens that fits."
+            )
+
+    @property
+    def _split(self) -> int:
+        return getattr(self.gradients, "split", 0)
 
     def _count(self, loss: Tensor, nll: Tensor) -> None:
         """Adds to the sums of the log, on the device: asking for them at every step would make the host wait."""
@@ -198,6 +240,8 @@ class Trainer:
             "tokens_per_second": round(self._window_tokens / max(1e-9, self._busy + self._tick())),
             "seconds": round(progress.seconds, 3),
         }
+        if self._split:
+            values["split_batches"] = self._split
         if values["skipped"]:
             values["last_skipped_step"] = int(self.optimizer.last_bad)
         log.add(progress.step, values)

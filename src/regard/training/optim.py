@@ -22,8 +22,10 @@ class Optimizer:
     within bounds already, it leaves as it is to the last bit.
     """
 
-    def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device):
+    def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device, record: bool = False):
+        """With `record`, all that changes from step to step is in tensors, where the kind of optimizer allows: see `recordable`."""
         self.config, self.device = config, device
+        self.recordable = record and config.optimizer in ("adam", "adamw")
         self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
@@ -35,7 +37,8 @@ class Optimizer:
             {"params": [p for p in rest.values() if p.dim() >= 2], "weight_decay": config.weight_decay},
             {"params": [p for p in rest.values() if p.dim() < 2], "weight_decay": 0.0},
         ]
-        self.parts: list[tuple[torch.optim.Optimizer, float]] = [(_main(groups, config, device), config.lr)]
+        main = _main(groups, config, device, self.recordable)
+        self.parts: list[tuple[torch.optim.Optimizer, float]] = [(main, config.lr)]
         if muon_names:
             matrices = [self.named[name] for name in self.named if name in muon_names]
             muon = Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
@@ -44,9 +47,25 @@ class Optimizer:
         self.skipped = torch.zeros((), dtype=torch.long, device=device)
         self.in_a_row = torch.zeros((), dtype=torch.long, device=device)
         self.last_bad = torch.zeros((), dtype=torch.long, device=device)
+        self.number = torch.zeros((), dtype=torch.long, device=device)
 
     def step(self, loss: Tensor, part_of_peak: float, number: int) -> Tensor:
         """Clips and applies the gradients, unless loss or gradients are not finite: then the weights stay as they are."""
+        self.prepare(part_of_peak, number)
+        return self.apply(loss)
+
+    def prepare(self, part_of_peak: float, number: int) -> None:
+        """Before a step: its learning rate and its number. The rest of it, `apply`, is the same for every step."""
+        self.number.fill_(number)
+        for optimizer, peak in self.parts:
+            for group in optimizer.param_groups:
+                if isinstance(group["lr"], Tensor):
+                    group["lr"].fill_(peak * part_of_peak)
+                else:
+                    group["lr"] = peak * part_of_peak
+
+    def apply(self, loss: Tensor) -> Tensor:
+        """A prepared step: gives the norm of the gradient. Where the optimizer is `recordable`, the host decides nothing in it."""
         gradients = [p.grad for p in self.named.values() if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         bad = ~torch.isfinite(norm + loss.detach())
@@ -55,10 +74,8 @@ class Optimizer:
             torch._foreach_mul_(gradients, scale)  # type: ignore[attr-defined]
         self.skipped += bad
         self.in_a_row.copy_((self.in_a_row + 1) * bad)
-        self.last_bad.copy_(torch.where(bad, number, self.last_bad))
-        for optimizer, peak in self.parts:
-            for group in optimizer.param_groups:
-                group["lr"] = peak * part_of_peak
+        self.last_bad.copy_(torch.where(bad, self.number, self.last_bad))
+        for optimizer, _ in self.parts:
             if self._skips_on_device(optimizer):
                 optimizer.grad_scale = None  # type: ignore[attr-defined]
                 optimizer.found_inf = bad.float()  # type: ignore[attr-defined]
@@ -70,7 +87,7 @@ class Optimizer:
             elif not bool(bad):
                 optimizer.step()
         # once more after a skipped step changes nothing: no waiting to know, except where it costs nothing
-        if self.constrain is not None and not (self.device.type == "cpu" and bool(bad)):
+        if self.constrain is not None and (self.recordable or self.device.type != "cpu" or not bool(bad)):
             self.constrain()
         for p in self.named.values():
             p.grad = None
@@ -78,7 +95,7 @@ class Optimizer:
 
     def _skips_on_device(self, optimizer: torch.optim.Optimizer) -> bool:
         """Fused Adam on CUDA skips by itself, as under gradient scaling, so the host need not wait to know."""
-        return self.device.type == "cuda" and isinstance(optimizer, torch.optim.Adam)
+        return (self.device.type == "cuda" or self.recordable) and isinstance(optimizer, torch.optim.Adam)
 
     def _stays_without_gradient(self, optimizer: torch.optim.Optimizer) -> bool:
         """Plain gradient descent stays where it is if gradients are 0: no waiting either."""
@@ -123,7 +140,9 @@ class Optimizer:
             ) from None
 
 
-def _main(groups: list[dict], config: TrainConfig, device: torch.device) -> torch.optim.Optimizer:
+def _main(
+    groups: list[dict], config: TrainConfig, device: torch.device, recordable: bool = False
+) -> torch.optim.Optimizer:
     """All but Muon, whose matrices go beside AdamW."""
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.lr)
@@ -134,4 +153,11 @@ def _main(groups: list[dict], config: TrainConfig, device: torch.device) -> torc
         return torch.optim.Adagrad(groups, lr=config.lr, eps=config.eps, fused=device.type == "cpu")
     kind = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
     fused = device.type in ("cpu", "cuda")
-    return kind(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=fused)
+    betas = (config.beta1, config.beta2)
+    if not recordable:
+        return kind(groups, lr=config.lr, betas=betas, eps=config.eps, fused=fused)
+    groups = [{**group, "lr": torch.tensor(config.lr, device=device)} for group in groups]  # one of its own for each
+    cuda = device.type == "cuda"
+    optimizer = kind(groups, lr=config.lr, betas=betas, eps=config.eps, fused=fused, capturable=cuda)
+    optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]  # first steps are not recorded
+    return optimizer

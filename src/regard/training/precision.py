@@ -24,6 +24,14 @@ def uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
     return config.precision == "bfloat16"
 
 
+def low_weights(config: TrainConfig, device: torch.device) -> bool:
+    """Whether the weights that do the work are bfloat16, beside float32 ones that learn."""
+    if config.weights == "bfloat16" and not uses_bfloat16(config, device):
+        what = f"training on this {device.type.replace('cpu', 'CPU')} is in float32"
+        raise ConfigError("setting train.weights", what, "Use float32, or set train.precision=bfloat16")
+    return config.weights == "bfloat16"
+
+
 def _cpu_can() -> bool:
     probe = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, timeout=120, check=False)
     return probe.returncode == 0

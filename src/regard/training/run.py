@@ -62,12 +62,8 @@ def train(
     model, tokenizer and weights this one begins with.
     """
     report = report or Reporter()
-    if start_from is not None:
-        start_from = find_model(start_from)
-        load_model(start_from)  # damaged weights are an error before there is a folder
     files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}
-    values = with_allowed(gather(recipe, files, settings, start_from), allow)
-    choose_device(build_run_config(values).train.device)
+    values, start_from = asked(recipe, files, settings, allow, start_from)
     existed = Path(out).exists()
     folder = new_folder(Path(out))
     request = {
@@ -87,6 +83,22 @@ def train(
     except (ConfigError, DataError, TokenizerError):
         forget(folder, existed)
         raise
+
+
+def asked(
+    recipe: str | None,
+    files: Mapping[str, str],
+    settings: str | Mapping[str, Any] | Iterable[str],
+    allow: Iterable[str],
+    start_from: str | Path | None,
+) -> tuple[dict[str, Any], Path | None]:
+    """The values of a run and the run it starts from, all checked before there is a folder."""
+    if start_from is not None:
+        start_from = find_model(start_from)
+        load_model(start_from)  # damaged weights
+    values = with_allowed(gather(recipe, files, settings, start_from), allow)
+    choose_device(build_run_config(values).train.device)
+    return values, start_from
 
 
 def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:
@@ -143,10 +155,11 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         check_manifest(folder, [CONFIG, *tokenizer_names(folder)])
     saved = read_json(folder / CONFIG)
     model = MODELS.get(str(saved["model"]["name"]))
-    return _kind_of_run(model.capabilities)(folder, request, saved, report)
+    return kind_of_run(model.capabilities)(folder, request, saved, report)
 
 
-def _kind_of_run(capabilities: frozenset[Capability]) -> Callable[[Path, dict, dict, Reporter], RunResult]:
+def kind_of_run(capabilities: frozenset[Capability]) -> Callable[[Path, dict, dict, Reporter], RunResult]:
+    """The function of (folder, request, configuration, report) that goes on with a run of such a model."""
     if "continues" in capabilities:
         from regard.training.language_run import run_language
 

@@ -173,7 +173,13 @@ def go_through(
     test: Callable[[], dict[str, Score]],
     counts: Mapping[str, int],
 ) -> RunResult:
-    """Trains to the end, keeps the final weights, scores them, and says in the folder that the run is finished."""
+    """Trains to the end, keeps the final weights, scores them, and says in the folder that the run is finished.
+
+    A request of `instead` has the trainer tried out rather than run (planning.py).
+    """
+    if (instead := request.get("instead")) is not None:
+        instead(trainer)
+        return RunResult(folder, None, {}, {})
     interrupted = trainer.run()
     if interrupted is not None:
         write_json(folder / RUN, {**request, "status": "interrupted"})

@@ -50,7 +50,7 @@ IDLE = {
     "valid_sentences": 0,
     "freeze_vectors": False,
     "mixed_lengths": False,
-    "compile": False,
+    "weights": "float32",
 }
 LEAST_WORDS = 64  # of a step
 
@@ -117,6 +117,8 @@ def check_word2vec_settings(config: RunConfig, validated: bool) -> None:
             what = "word2vec is trained by plain gradient descent, one word after the other"
             shown = str(needed).lower() if isinstance(needed, bool) else needed
             raise ConfigError(f"setting train.{name}", what, f"Set train.{name}={shown}")
+    if train.compile is True:
+        raise ConfigError("setting train.compile", "word2vec has nothing to compile", "Leave it out")
     if train.vectors:
         what = "word2vec makes vectors, and begins with none"
         raise ConfigError("setting train.vectors", what, "Leave it out, or go on with a run of its own: --from RUN")

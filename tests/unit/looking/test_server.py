@@ -158,6 +158,8 @@ def test_curves_are_the_rows_of_the_log(tmp_path, session):
 def test_a_folder_that_vanished_is_said(tmp_path):
     gone = Session([tmp_path / "gone"], device="cpu")
     with TestClient(make_app(gone)) as client:
+        (model,) = client.get("/api/models").json()["models"]
+        assert model["name"] == "gone"
         answer = client.post("/api/traces", json={"text": "a"})
         assert answer.status_code == 422
         assert "not there any more" in answer.json()["error"]["what"]

@@ -29,7 +29,7 @@ METHODS = {
     "sample": SearchConfig(method="sample", nbest=3, max_length=9),
     "filtered sample": SearchConfig(method="sample", nbest=2, temperature=1.3, top_k=5, top_p=0.9, max_length=9),
 }
-searching = sys.modules["regard.search.search"]
+stepping = sys.modules["regard.search.step"]
 
 
 def nothing(rows: int) -> Padded:
@@ -59,13 +59,13 @@ def same(a: list[Hypothesis], b: list[Hypothesis]) -> None:
 
 def step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes search believe that nothing could be read at once."""
-    read = searching._read
+    read = stepping.Step._read
 
-    def refused(model, memory, state, tokens, beams):
-        own, state = read(model, memory, state, tokens, beams)
+    def refused(self, memory, state, tokens):
+        own, state = read(self, memory, state, tokens)
         return own * math.inf, state
 
-    monkeypatch.setattr(searching, "_read", refused)
+    monkeypatch.setattr(stepping.Step, "_read", refused)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -83,7 +83,7 @@ def test_a_prompt_read_at_once_is_a_prompt_read_step_by_step(name, method, monke
     found = search(model, nothing(3), config, PROMPTS)
     assert asked[0] == 2  # the shortest prompt
     assert set(asked[1:]) == {1}
-    monkeypatch.setattr(searching, "READ_CELLS", 1)  # pieces of one token
+    monkeypatch.setattr(stepping, "READ_CELLS", 1)  # pieces of one token
     for a, b in zip(search(model, nothing(3), config, PROMPTS), found, strict=True):
         same(a, b)
     step_by_step(monkeypatch)

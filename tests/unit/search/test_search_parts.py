@@ -60,10 +60,15 @@ def test_no_continuation_scores_above_what_is_reachable(norm: str) -> None:
 
 def forbidden(config: SearchConfig, written: list[int], forced: list[int] | None = None) -> set[int]:
     constraints = Constraints(config, CPU)
-    history = torch.cat([constraints.margin, torch.tensor(written, dtype=torch.long)])[None, None]
-    prefix = torch.tensor([forced or []], dtype=torch.long)
-    before = torch.randn(1, 1, 12)
-    after = constraints.apply(before.clone(), history, prefix)
+    # another sentence is further on, and what stands beyond a history's end means nothing
+    text = torch.tensor([written + [7] * 5, [4, 5, 6, 7, 8] + [9] * len(written)], dtype=torch.long)
+    history = torch.cat([constraints.margin.expand(2, -1), text], 1)[:, None]
+    at = torch.tensor([len(written), len(written) + 3])
+    prefix = torch.tensor([forced or [], [-1] * len(forced or [])], dtype=torch.long)
+    before = torch.randn(2, 1, 12)
+    both = before.clone()
+    constraints.apply(both, constraints.read(history, at), history, at, len(written) + 4, prefix, torch.zeros(2).long())
+    before, after = before[:1], both[:1]
     gone = set(after.isinf().nonzero()[:, -1].tolist())
     allowed = [token for token in range(12) if token not in gone]
     torch.testing.assert_close(after[..., allowed], before[..., allowed], rtol=0, atol=0)

@@ -1,32 +1,35 @@
-"""Keys and values of the target so far, for incremental decoding, with reordering by ancestry instead of by copying.
+"""Keys and values of the target so far, for incremental decoding, with reordering by masks instead of by copying.
 
-Slot k at position l holds what hypothesis k wrote when it was l tokens long. When the beam reorders, nothing moves:
-`ancestry[b, k, l]` says in which slot hypothesis k finds its own past, and attention looks at all K slots through a
-mask. Copying whole caches would cost more than the matrix products of a step.
+Slot k at position l holds what hypothesis k wrote when it was l tokens long. When the beam reorders, nothing moves: `hidden`
+says what each hypothesis may see of all K slots, and only its rows are reordered. Copying whole caches would cost more than the
+matrix products of a step.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.tree import State
+
+NEVER = float("-inf")
 
 
 @dataclasses.dataclass
 class CacheState(State):
     """Pre-allocated caches of all layers. All hypotheses of a sentence are equally long; sentences may differ."""
 
+    brief: ClassVar[bool] = True
     keys: tuple[Float[Tensor, "B H L K Dh"], ...]
     values: tuple[Float[Tensor, "B H L K Dh"], ...]
-    ancestry: Int[Tensor, "B K L"]
+    hidden: Float[Tensor, "B K LK"]  # added to scores: 0 where a hypothesis finds its own past, -inf elsewhere
     positions: Int[Tensor, "B"]
     filled: int = 0  # an upper bound of positions that the host knows without asking the device
-    even: bool = True  # all positions are equal
+    even: bool = True  # all positions are equal, and `filled` is what they are
 
     @staticmethod
     def empty(
@@ -36,60 +39,93 @@ class CacheState(State):
         return CacheState(
             keys=tuple(like.new_zeros(shape) for _ in range(layers)),
             values=tuple(like.new_zeros(shape) for _ in range(layers)),
-            ancestry=torch.arange(beams, device=like.device)[None, :, None].repeat(sentences, 1, capacity),
+            hidden=like.new_full((sentences, beams, capacity * beams), NEVER),
             positions=torch.zeros(sentences, dtype=torch.long, device=like.device),
         )
 
     @property
     def capacity(self) -> int:
-        return self.ancestry.shape[2]
+        return self.hidden.shape[2] // self.hidden.shape[1]
 
     def reorder(self, parents: Int[Tensor, "B K"]) -> CacheState:
-        ancestry = self.ancestry.gather(1, parents[:, :, None].expand_as(self.ancestry))
-        # what comes next is written into each hypothesis' own slot
-        own = torch.arange(parents.shape[1], device=parents.device)[None, :, None]
-        future = torch.arange(self.capacity, device=parents.device) >= self.positions[:, None]
-        return dataclasses.replace(self, ancestry=torch.where(future[:, None], own, ancestry))
+        return dataclasses.replace(self, hidden=_Hidden(self.hidden).reorder(parents).rows)
+
+    def within(self, span: int) -> CacheState:
+        return dataclasses.replace(self, filled=span - 1, even=False)
 
     def put(self, sentences: Int[Tensor, "N"], other: Any) -> CacheState:
         merged = super().put(sentences, other)
         return dataclasses.replace(merged, filled=max(self.filled, other.filled), even=False)
 
+    def put_in_place(self, sentences: Int[Tensor, "N"], other: Any) -> None:
+        """Only what `other` has read is copied: the rest means nothing yet."""
+        self.positions.index_copy_(0, sentences, other.positions)
+        self.hidden.index_fill_(0, sentences, NEVER)
+        read = other.filled
+        if read:
+            here = read * self.hidden.shape[1]
+            self.hidden[:, :, :here].index_copy_(0, sentences, other.hidden[:, :, :here].to(self.hidden.dtype))
+            for mine, new in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
+                mine[:, :, :read].index_copy_(0, sentences, new[:, :, :read].to(mine.dtype))
+
     def next_positions(self, count: int) -> Int[Tensor, "B T"]:
-        return self.positions[:, None] + torch.arange(count, device=self.positions.device)
+        known = self.__dict__.get("_next")  # all layers ask
+        if known is None or known.shape[1] != count:
+            known = self.positions[:, None]
+            if count > 1:
+                known = known + torch.arange(count, device=self.positions.device)
+            if not self.even:  # rows that are done may go on
+                known = known.clamp(max=self.capacity - 1)
+            self._next = known
+        return known
 
     def stored_positions(self, count: int) -> Int[Tensor, "1 LK"]:
         """The positions of all that will be stored once `count` more tokens are: the same in every sentence."""
-        beams = self.ancestry.shape[1]
+        beams = self.hidden.shape[1]
         return torch.arange(self.filled + count, device=self.positions.device).repeat_interleave(beams)[None]
 
-    def visible(self, count: int) -> Bool[Tensor, "B 1 KT LK"] | None:
-        """Which cached entries each of the next `count` tokens of each hypothesis may look at, itself included."""
+    def visible(self, count: int) -> Float[Tensor, "B 1 KT LK"] | None:
+        """What is to be added to the scores of cached entries, for each of the next `count` tokens of each hypothesis: 0 where it
+        may look, itself included, and -inf elsewhere; None: it may look everywhere."""
         high = self.filled + count
-        sentences, beams, _ = self.ancestry.shape
+        beams = self.hidden.shape[1]
         if beams == 1 and count == 1 and self.even:
-            return None  # everything
-        places = torch.arange(high, device=self.positions.device)
-        past = places <= self.next_positions(count)[:, :, None]  # B T L
-        slots = torch.arange(beams, device=self.positions.device)
-        mine = self.ancestry[:, :, :high, None] == slots  # B K L K'
-        both = mine[:, :, None] & past[:, None, :, :, None]  # B K T L K'
-        return both.reshape(sentences, 1, beams * count, high * beams)
+            self.hidden[:, :, self.filled].zero_()
+            return None
+        # what comes next is written into each hypothesis' own slot
+        places = self.next_positions(count)
+        if beams > 1:
+            own = places[:, None] * beams + torch.arange(beams, device=places.device)[:, None]
+        else:
+            own = places[:, None]
+        self.hidden.scatter_(2, own, 0)
+        seen = self.hidden[:, :, : high * beams]
+        if count == 1:
+            return seen[:, None]
+        later = torch.arange(high, device=places.device) > places[:, :, None]  # B T L
+        later = later.repeat_interleave(beams, 2)[:, None]
+        return seen[:, :, None].masked_fill(later, NEVER).flatten(1, 2)[:, None]
 
     def write(
         self, layer: int, key: Float[Tensor, "B H KT Dh"], value: Float[Tensor, "B H KT Dh"], count: int
     ) -> tuple[Float[Tensor, "B H LK Dh"], Float[Tensor, "B H LK Dh"]]:
         """Stores the next tokens' keys and values of one layer, in place, and gives all that is stored."""
-        sentences, beams, _ = self.ancestry.shape
-        rows = torch.arange(sentences, device=self.positions.device)[:, None]
-        places = self.next_positions(count)
-        high = self.filled + count
+        beams, high = self.hidden.shape[1], self.filled + count
         stored = []
         for cache, new in ((self.keys[layer], key), (self.values[layer], value)):
-            # B H (K T) Dh -> B T H K Dh, the order that indexing dimensions 0 and 2 gives
-            cache[rows, :, places] = new.unflatten(2, (beams, count)).permute(0, 3, 1, 2, 4).to(cache.dtype)
+            new = new.unflatten(2, (beams, count)).to(cache.dtype)  # B H K T Dh
+            if self.even:
+                cache[:, :, self.filled : high] = new.transpose(2, 3)
+            else:
+                new = new.transpose(2, 3)
+                cache.scatter_(2, self.next_positions(count)[:, None, :, None, None].expand(new.shape), new)
             stored.append(cache[:, :, :high].flatten(2, 3))
         return stored[0], stored[1]
 
     def advanced(self, count: int) -> CacheState:
         return dataclasses.replace(self, positions=self.positions + count, filled=self.filled + count)
+
+
+@dataclasses.dataclass
+class _Hidden(State):
+    rows: Float[Tensor, "B K LK"]

@@ -25,7 +25,7 @@ def attend_heads(
     query: Float[Tensor, "B H T Dh"],
     key: Float[Tensor, "B G S Dh"],
     value: Float[Tensor, "B G S Dv"],
-    keep: Bool[Tensor, "B #H #T S"] | None = None,
+    keep: Bool[Tensor, "B #H #T S"] | Float[Tensor, "B #H #T S"] | None = None,
     *,
     causal: bool = False,
     dropout: float = 0.0,
@@ -34,7 +34,8 @@ def attend_heads(
 ) -> tuple[Float[Tensor, "B H T Dv"], Float[Tensor, "B H T S"] | None]:
     """softmax(Q Kᵀ / √d) V (eq. 1). The weights come back only from the explicit form; both agree to float tolerance.
 
-    `relative` adds to the scores, and may add to the values; the queries and keys given are turned already.
+    `relative` adds to the scores, and may add to the values; the queries and keys given are turned already. `keep` may also be
+    what `as_added` made of it.
     """
     bias = None if relative is None else relative.bias(query)
     fused = not explicit and not (relative is not None and relative.adds_values)
@@ -61,8 +62,17 @@ def attend_heads(
     return mixed, weights if explicit else None
 
 
-def _hide(scores: Float[Tensor, "#B H T S"], keep: Bool[Tensor, "*#B S"] | None) -> Float[Tensor, "B H T S"]:
-    return scores if keep is None else scores.masked_fill(~keep, float("-inf"))
+def as_added(keep: Bool[Tensor, "B #H #T S"] | None, like: Float[Tensor, "*M"]) -> Float[Tensor, "B #H #T S"] | None:
+    """A mask as what is added to scores: 0 or -inf. The fused kernel would make it so anew in every layer."""
+    return None if keep is None else keep.to(like.dtype).log_()
+
+
+def _hide(
+    scores: Float[Tensor, "#B H T S"], keep: Bool[Tensor, "*#B S"] | Float[Tensor, "*#B S"] | None
+) -> Float[Tensor, "B H T S"]:
+    if keep is None:
+        return scores
+    return scores + keep if keep.is_floating_point() else scores.masked_fill(~keep, float("-inf"))
 
 
 def unscaled(query: Heads) -> Heads:
@@ -145,7 +155,12 @@ class CrossAttention(nn.Module):
         return k, v
 
     def forward(
-        self, x: Float[Tensor, "B T D"], key: Heads, value: Heads, keep: Bool[Tensor, "B 1 1 S"] | None, explicit: bool
+        self,
+        x: Float[Tensor, "B T D"],
+        key: Heads,
+        value: Heads,
+        keep: Bool[Tensor, "B 1 1 S"] | Float[Tensor, "B 1 1 S"] | None,
+        explicit: bool,
     ) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B H T S"] | None]:
         q = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         q = q if self.scaling else unscaled(q)

@@ -17,15 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.core.distances import slopes
 from regard.layers.attention.relative._base import RELATIVE, Places, Relative, RelativeSettings
-
-
-def slopes(heads: int) -> list[float]:
-    """m_h of every head."""
-    power = 1 << (heads.bit_length() - 1)  # the largest power of two that is not more than `heads`
-    steep = [2.0 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2.0 ** (-8 * h / (2 * power)) for h in range(1, 2 * power, 2)]
-    return steep + between[: heads - power]
 
 
 @RELATIVE.register("alibi")

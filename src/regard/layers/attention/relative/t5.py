@@ -12,24 +12,15 @@ Departs:
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core.distances import bucket_starts
 from regard.core.errors import ConfigError
 from regard.layers.attention.relative._base import RELATIVE, Places, Relative, RelativeSettings
 
 USUAL_DISTANCE = 128
-
-
-def bucket_starts(buckets: int, distance: int) -> list[int]:
-    """The first distance of every bucket but bucket 0, which starts at 0."""
-    exact = buckets // 2
-    # b = exact + log(n / exact) / log(distance / exact) · (buckets - exact), solved for n; whole results stay whole
-    large = [exact * (distance / exact) ** ((b - exact) / (buckets - exact)) for b in range(exact + 1, buckets)]
-    return [*range(1, exact + 1), *(math.ceil(n - 1e-9) for n in large)]
 
 
 @RELATIVE.register("t5")

@@ -1,0 +1,336 @@
+"""How fast text is written on a GPU: regard's search against Hugging Face `generate`, and with recorded steps against without.
+
+    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
+
+- "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
+  Marian of the same shape, greedy and with a beam of 4, in batches of 1, 64 and 512;
+- "gpt": GPT-2 small, greedy, in batches of 1 and 64, each after a prompt, against Hugging Face's GPT-2;
+- "bahdanau", "gnmt", "convs2s": regard with steps replayed (`search.capture`) against regard without;
+- "flow": many sentences of different lengths through `search_many`, whose batch is kept full, against `search` in batches.
+
+Weights are random, in bfloat16 on CUDA and float32 elsewhere; recurrent models, whose states need more than 16 bits, are in float32
+everywhere, on CUDA with TF32 products. EOS is forbidden until `--tokens` tokens are written, and then texts
+are cut, for both: so both write exactly as many. (regard takes a step more, in which a text may still end.) The peer runs as it
+comes: `generate` with its cache, under inference mode; `--peer static` gives it a static cache, which compiles its step. After a
+warm-up of each, both are timed in turns; a time is the median over rounds, and a ratio the median of the ratios within rounds.
+One JSON line per case, a table at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from regard.core.types import BOS, EOS, PAD, pad_rows
+from regard.models.bahdanau import BahdanauConfig
+from regard.models.base import build_model
+from regard.models.convs2s import ConvS2SConfig
+from regard.models.gnmt import GNMTConfig
+from regard.models.gpt import GPTConfig
+from regard.models.transformer import TransformerConfig
+from regard.search import SearchConfig, search, search_many
+from regard.search.text_scores import no_source
+
+FIRST_WORD = 4  # after the special tokens
+
+
+class Case(NamedTuple):
+    """Something that regard and a peer do, and how many tokens that writes."""
+
+    name: str
+    peer: str
+    tokens: int
+    steps: int
+    ours: Callable[[], Any]
+    theirs: Callable[[], Any] | None
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default="transformer,gpt,bahdanau,gnmt,convs2s,flow", help="which, by commas")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--gpt", default="768,12,12", help="width, layers and heads of the GPT")
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--gpt-vocabulary", type=int, default=50_257)
+    parser.add_argument("--batches", default="1,64,512", help="batch sizes, by commas; the GPT takes those up to 64")
+    parser.add_argument("--beams", default="1,4", help="beams, by commas; the GPT is greedy")
+    parser.add_argument("--source", type=int, default=32, help="tokens of a source, or of a prompt")
+    parser.add_argument("--tokens", type=int, default=32, help="tokens to write")
+    parser.add_argument("--sentences", type=int, default=2048, help="of the flow")
+    parser.add_argument("--peer", choices=("plain", "static", "none"), default="plain")
+    parser.add_argument("--rounds", type=int, default=5)
+    return parser.parse_args()
+
+
+def numbers(args: argparse.Namespace) -> torch.dtype:
+    return torch.bfloat16 if args.device == "cuda" else torch.float32
+
+
+def ready(model: Any, args: argparse.Namespace) -> Any:
+    recurrent = any(isinstance(module, torch.nn.RNNBase) for module in model.modules())
+    return model.eval().to(args.device, torch.float32 if recurrent else numbers(args))
+
+
+def translator(config: Any, args: argparse.Namespace) -> Any:
+    torch.manual_seed(0)
+    size = args.vocabulary
+    return ready(build_model(config.name, config, source_vocabulary=size, target_vocabulary=size, shared=True), args)
+
+
+def sources(rows: int, args: argparse.Namespace, shortest: int = 0) -> list[list[int]]:
+    """Random sentences, all as long as wanted, or from a shortest length on."""
+    generator = torch.Generator().manual_seed(rows)
+    longest = args.source - 1
+    lengths = torch.randint(shortest or longest, longest + 1, (rows,), generator=generator).tolist()
+    return [[*torch.randint(FIRST_WORD, args.vocabulary, (n,), generator=generator).tolist(), EOS] for n in lengths]
+
+
+def exactly(args: argparse.Namespace, beam: int, capture: bool = True) -> SearchConfig:
+    """As many tokens as wanted; no guard against repetition, which the peer has not."""
+    limits: dict[str, Any] = {
+        "max_ratio": 0.0,
+        "max_extra": args.tokens,
+        "max_length": args.tokens,
+        "min_length": args.tokens,
+    }
+    return SearchConfig(beam=beam, max_repeat=0, ban_unknown=False, capture=capture, **limits)
+
+
+def sizes(args: argparse.Namespace, most: int = 1 << 30) -> list[int]:
+    return [size for size in map(int, args.batches.split(",")) if size <= most]
+
+
+def cases(args: argparse.Namespace) -> Iterator[Case]:
+    wanted = args.cases.split(",")
+    beams = list(map(int, args.beams.split(",")))
+    if "transformer" in wanted:
+        yield from transformer_cases(args, beams)
+    if "gpt" in wanted:
+        yield from gpt_cases(args)
+    width = args.width
+    own: dict[str, Any] = {
+        "bahdanau": BahdanauConfig(embedding=width, width=2 * width),
+        "gnmt": GNMTConfig(width=2 * width, layers=4),
+        "convs2s": ConvS2SConfig(embedding=width, width=width, layers=8, max_length=1024),
+    }
+    for name, config in own.items():
+        if name in wanted:
+            yield from own_cases(args, beams, config)
+    if "flow" in wanted:
+        yield from flow_cases(args, beams)
+
+
+def transformer_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
+    shape: dict[str, Any] = {"width": args.width, "inner": 4 * args.width, "heads": args.heads, "layers": args.layers}
+    model = translator(TransformerConfig(**shape), args)
+    peer = None if args.peer == "none" else marian(args)
+    for rows in sizes(args):
+        source = pad_rows(sources(rows, args)).to(args.device)
+        for beam in beams:
+
+            def ours(source=source, beam=beam):
+                return [hypotheses[0].tokens for hypotheses in search(model, source, exactly(args, beam))]
+
+            def theirs(source=source, beam=beam):
+                written = generate(peer, args, beam, input_ids=source.tokens, attention_mask=source.keep.long())
+                return written[:, 1:].tolist()
+
+            name = f"transformer, batch {rows}, beam {beam}"
+            yield Case(name, "Marian", rows * args.tokens, args.tokens + 1, ours, peer and theirs)
+
+
+def gpt_cases(args: argparse.Namespace) -> Iterator[Case]:
+    torch.manual_seed(0)
+    width, layers, heads = map(int, args.gpt.split(","))
+    shape: dict[str, Any] = {"width": width, "layers": layers, "heads": heads, "context": 1024}
+    vocabulary = args.gpt_vocabulary
+    model = build_model(
+        "gpt", GPTConfig(**shape), source_vocabulary=vocabulary, target_vocabulary=vocabulary, shared=True
+    )
+    model = ready(model, args)
+    peer = None if args.peer == "none" else gpt2(args, shape)
+    for rows in sizes(args, 64):
+        generator = torch.Generator().manual_seed(rows)
+        prompts = torch.randint(FIRST_WORD, vocabulary, (rows, args.source), generator=generator)
+        there = prompts.to(args.device)
+
+        def ours(rows=rows, prompts=prompts):
+            found = search(model, no_source(rows, args.device), exactly(args, 1), prompts.tolist())
+            return [hypotheses[0].tokens[args.source :] for hypotheses in found]
+
+        def theirs(there=there):
+            written = generate(peer, args, 1, input_ids=there, attention_mask=torch.ones_like(there))
+            return written[:, args.source :].tolist()
+
+        yield Case(f"gpt, batch {rows}, greedy", "GPT-2", rows * args.tokens, args.tokens + 1, ours, peer and theirs)
+
+
+def own_cases(args: argparse.Namespace, beams: list[int], config: Any) -> Iterator[Case]:
+    model = translator(config, args)
+    for rows in sizes(args):
+        source = pad_rows(sources(rows, args)).to(args.device)
+        for beam in beams:
+
+            def run(capture: bool, source=source, beam=beam):
+                return [hypotheses[0].tokens for hypotheses in search(model, source, exactly(args, beam, capture))]
+
+            name = f"{config.name}, batch {rows}, beam {beam}"
+            yield Case(
+                name,
+                "not recorded",
+                rows * args.tokens,
+                args.tokens + 1,
+                lambda run=run: run(True),
+                lambda run=run: run(False),
+            )
+
+
+def flow_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
+    """Sources of 4 tokens and more, and texts as long: each sentence is cut at its own length."""
+    shape: dict[str, Any] = {"width": args.width, "inner": 4 * args.width, "heads": args.heads, "layers": args.layers}
+    model = translator(TransformerConfig(**shape), args)
+    texts = sorted(sources(args.sentences, args, shortest=3), key=len, reverse=True)
+    written = sum(len(text) for text in texts)
+    for beam in beams:
+        config = SearchConfig(beam=beam, max_ratio=1.0, max_extra=1, min_length=args.source)
+
+        def ours(config=config):
+            found = dict(search_many(model, texts, config))
+            return [found[i][0].tokens for i in range(len(texts))]
+
+        def theirs(config=config):
+            found = []
+            for begin in range(0, len(texts), 512):
+                source = pad_rows(texts[begin : begin + 512]).to(args.device)
+                found += search(model, source, config)
+            return [hypotheses[0].tokens for hypotheses in found]
+
+        yield Case(f"flow of {len(texts):,}, beam {beam}", "in batches", written, 0, ours, theirs)
+
+
+def marian(args: argparse.Namespace) -> Any:
+    from transformers import MarianConfig, MarianMTModel
+
+    torch.manual_seed(0)
+    sides: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        sides |= {
+            f"{side}_layers": args.layers,
+            f"{side}_attention_heads": args.heads,
+            f"{side}_ffn_dim": 4 * args.width,
+        }
+    config = MarianConfig(
+        vocab_size=args.vocabulary,
+        d_model=args.width,
+        activation_function="relu",
+        max_position_embeddings=1024,
+        pad_token_id=PAD,
+        eos_token_id=EOS,
+        forced_eos_token_id=None,
+        decoder_start_token_id=BOS,
+        **sides,
+    )
+    return ready(MarianMTModel(config), args)
+
+
+def gpt2(args: argparse.Namespace, shape: dict[str, Any]) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    config = GPT2Config(
+        vocab_size=args.gpt_vocabulary,
+        n_embd=shape["width"],
+        n_layer=shape["layers"],
+        n_head=shape["heads"],
+        n_positions=shape["context"],
+        pad_token_id=PAD,
+        bos_token_id=BOS,
+        eos_token_id=EOS,
+    )
+    return ready(GPT2LMHeadModel(config), args)
+
+
+@torch.inference_mode()
+def generate(model: Any, args: argparse.Namespace, beam: int, **inputs: torch.Tensor) -> torch.Tensor:
+    extra = {"cache_implementation": "static"} if args.peer == "static" else {}
+    return model.generate(
+        **inputs,
+        num_beams=beam,
+        do_sample=False,
+        min_new_tokens=args.tokens,
+        max_new_tokens=args.tokens,
+        early_stopping=False,
+        **extra,
+    )
+
+
+def seconds(run: Callable[[], Any], args: argparse.Namespace) -> float:
+    _wait(args)
+    begin = time.perf_counter()
+    run()
+    _wait(args)
+    return time.perf_counter() - begin
+
+
+def _wait(args: argparse.Namespace) -> None:
+    if args.device == "cuda":
+        torch.cuda.synchronize()
+
+
+def measure(case: Case, args: argparse.Namespace) -> dict[str, Any]:
+    runs = {"ours": case.ours} | ({} if case.theirs is None else {"theirs": case.theirs})
+    first = {name: seconds(run, args) for name, run in runs.items()}
+    for run in runs.values():
+        run()
+    wrong = {len(text) for run in runs.values() for text in run()} - {args.tokens} if case.steps else set()
+    if wrong:
+        raise SystemExit(f"{case.name}: texts of {sorted(wrong)} tokens instead of {args.tokens}")
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for number in range(args.rounds):
+        for name in sorted(runs, reverse=bool(number % 2)):
+            times[name].append(seconds(runs[name], args))
+    ours = statistics.median(times["ours"])
+    row: dict[str, Any] = {
+        "case": case.name,
+        "tokens_per_second": round(case.tokens / ours, 1),
+        "ms_per_step": round(1000 * ours / case.steps, 4) if case.steps else None,
+        "first_seconds": round(first["ours"], 3),
+    }
+    if case.theirs is not None:
+        ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
+        theirs = round(case.tokens / statistics.median(times["theirs"]), 1)
+        row |= {"peer": case.peer, "peer_tokens_per_second": theirs, "ratio": round(statistics.median(ratios), 3)}
+    return row
+
+
+def main() -> None:
+    args = options()
+    torch.set_float32_matmul_precision("high")
+    machine = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
+    about = {"machine": machine, "torch": torch.__version__, "numbers": str(numbers(args)), **vars(args)}
+    print(json.dumps(about), flush=True)
+    rows = []
+    for case in cases(args):
+        rows.append(measure(case, args))
+        print(json.dumps(rows[-1]), flush=True)
+    print(f"\n{'case':34} {'tokens/s':>11} {'ms/step':>9} {'peer':>13} {'tokens/s':>11} {'ratio':>7}")
+    for row in rows:
+        step = "" if row["ms_per_step"] is None else f"{row['ms_per_step']:.3f}"
+        line = f"{row['case']:34} {row['tokens_per_second']:>11,.0f} {step:>9}"
+        if "peer" in row:
+            line += f" {row['peer']:>13} {row['peer_tokens_per_second']:>11,.0f} {row['ratio']:>7.2f}"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""One HTML file that opens offline: the page with a trace inside, for notebooks, lectures and mail.
+
+The file holds the answers that the server would give, by their addresses (viewer/src/data/embedded.ts reads them). It runs only
+its own script, which its policy names by checksum, and asks nobody for anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from regard.core.errors import ModelError
+from regard.core.files import write_bytes
+from regard.looking.frames import MEDIA_TYPE
+from regard.looking.server import make_app
+from regard.looking.session import Session
+
+MOST_BYTES = 64 << 20  # of a file; a page of 512 tokens, 6 layers and 8 heads has 50 MB of weights
+MOST_STEPS = 24  # tokens whose steps are kept, of the last layer's first head in each part
+
+
+def save_page(session: Session, path: Path, text: str, target: str | None = None, beam: int | None = None) -> None:
+    """Writes the page of one sentence under the session's first model."""
+    write_bytes(path, page_of(session, text, target, beam).encode())
+
+
+def page_of(session: Session, text: str, target: str | None = None, beam: int | None = None) -> str:
+    app = make_app(session)
+    answers: dict[str, Any] = {}
+    model = session.models[0].id
+    body = {"model": model, "text": text, "target": target, "beam": beam}
+    header = _asked(app, "POST", "/api/traces", body)
+    if "json" not in header or "error" in header["json"]:
+        error = header["json"]["error"]
+        raise ModelError(error["where"], error["what"], error["todo"])
+    answers["POST /api/traces"] = header
+    size = 0
+    for address in ["/api/models", *_addresses(header["json"], model)]:
+        answer = _asked(app, "GET", address)
+        size += len(answer.get("base64", "")) or len(json.dumps(answer))
+        if "error" in (answer.get("json") or {}):
+            continue  # the page says that it was not saved
+        if size > MOST_BYTES:
+            raise ModelError("the page", f"it would have more than {MOST_BYTES:,} bytes", "Give a shorter sentence")
+        answers[f"GET {address}"] = answer
+    return _page({"answers": answers})
+
+
+def _addresses(trace: dict[str, Any], model: str) -> Iterable[str]:
+    """What the views of a sentence ask for; queries are in the order of their names."""
+    here = f"/api/traces/{trace['id']}"
+    if trace["alignment"]:
+        for merge in ("tokens", "words"):
+            yield f"{here}/alignment?{urlencode({'merge': merge, 'type': 'f32'})}"
+    for part in trace["parts"]:
+        name = part["name"]
+        yield f"{here}/overview?{urlencode({'part': name, 'size': 48})}"
+        for layer in range(part["layers"]):
+            for head in range(part["heads"]):
+                query = {"head": head, "layer": layer, "part": name, "type": "f32"}
+                yield f"{here}/weights?{urlencode(query)}"
+        for row in range(min(part["shape"][0], MOST_STEPS)):
+            query = {"head": 0, "layer": part["layers"] - 1, "part": name, "row": row}
+            yield f"{here}/steps?{urlencode(query)}"
+    yield from (f"{here}/{what}" for what in ("beam", "recurrent", "ponder", "local", "convolution"))
+    yield f"/api/models/{quote(model)}/positions"
+    yield f"/api/models/{quote(model)}/curves"
+
+
+def _asked(app: Any, method: str, address: str, body: Any = None) -> dict[str, Any]:
+    """An answer of the application, without a server: JSON as it is, binary ones as base64."""
+    kind, content = asyncio.run(_call(app, method, address, b"" if body is None else json.dumps(body).encode()))
+    if kind == MEDIA_TYPE:
+        return {"base64": base64.b64encode(content).decode()}
+    return {"json": json.loads(content)}
+
+
+async def _call(app: Any, method: str, address: str, body: bytes) -> tuple[str, bytes]:
+    path, _, query = address.partition("?")
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "scheme": "http",
+        "headers": [],
+        "client": None,
+        "server": None,
+    }
+    kind, parts = "", []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        nonlocal kind
+        if message["type"] == "http.response.start":
+            kind = dict(message["headers"]).get(b"content-type", b"").decode()
+        else:
+            parts.append(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return kind, b"".join(parts)
+
+
+def _page(data: dict[str, Any]) -> str:
+    assets = resources.files("regard.looking") / "assets"
+    script, style = ((assets / name).read_text(encoding="utf-8") for name in ("app.js", "app.css"))
+    script = script.replace("</script", "<\\/script")
+    policy = (
+        f"default-src 'none'; script-src '{_checksum(script)}'; style-src '{_checksum(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    inside = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n<title>regard: look inside a model</title>\n'
+        f'<link rel="icon" href="data:,">\n<style>{style}</style>\n</head>\n<body>\n'
+        '<div id="page"><noscript>This page needs JavaScript.</noscript></div>\n'
+        f'<script type="application/json" id="regard-embedded">{inside}</script>\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _checksum(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,108 @@
+"""Search for many sentences, in whatever batches the device likes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from regard.core.types import pad_rows
+from regard.models.base import Writer
+from regard.search.bounds import bounds
+from regard.search.config import SearchConfig
+from regard.search.forcing import check_attends, check_sources
+from regard.search.hypothesis import Hypothesis
+from regard.search.replay import CannotReplay, can_replay
+from regard.search.search import search
+from regard.search.slots import MOST_ROWS, Job, fill_slots
+
+BATCH_TOKENS = {"cpu": 2048}  # padded source tokens of all hypotheses of a batch
+BATCH_TOKENS_ELSEWHERE = 65536
+FEWEST_TOKENS = 256
+STEP_SCORES = {"cpu": 1 << 25}  # of all hypotheses of a batch
+STEP_SCORES_ELSEWHERE = 1 << 28
+
+
+def search_many(
+    model: Writer,
+    sources: Sequence[Sequence[int]],
+    config: SearchConfig,
+    prefix: Sequence[Sequence[int]] | None = None,
+    *,
+    rows: int = 0,
+    batch_tokens: int = 0,
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """What `search` finds for each of many sources (which end with EOS), with its number, in the order in which they are done.
+
+    On CUDA a batch is kept full: where a sentence is done, the next one enters. Elsewhere there are batches of like length.
+    `rows` sentences are searched for at a time at most, and without CUDA `batch_tokens` padded source tokens (0: as many as are
+    usual for the device). A language model's sources only count: give `[EOS]` for each.
+    """
+    lengths = [len(source) for source in sources]
+    check_sources(model, lengths)
+    if config.coverage:
+        check_attends(model, "setting search.coverage")
+    limits, forced = bounds(model, lengths, config, prefix)
+    sizes = [length + len(tokens) for length, tokens in zip(lengths, forced, strict=True)]
+    waiting = sorted(range(len(sources)), key=lambda i: (-sizes[i], i))
+    device = next(model.parameters()).device
+    if "plans" not in model.capabilities and can_replay(model, config, device):
+        jobs = [Job(*job) for job in zip(map(list, sources), limits, forced, strict=True)]
+        done: set[int] = set()
+        with contextlib.suppress(CannotReplay):
+            for group in _alike(waiting, sizes):
+                for i, found in _replayed(model, group, jobs, config, device, rows or MOST_ROWS):
+                    done.add(i)
+                    yield i, found
+        waiting = [i for i in waiting if i not in done]
+    per_batch = batch_tokens or max(
+        FEWEST_TOKENS, BATCH_TOKENS.get(device.type, BATCH_TOKENS_ELSEWHERE) // config.hypotheses
+    )
+    scores = STEP_SCORES.get(device.type, STEP_SCORES_ELSEWHERE)
+    most = min(rows or len(sources), max(1, scores // (config.hypotheses * model.output.vocabulary)))
+    while waiting:
+        count = min(most, max(1, per_batch // sizes[waiting[0]]))
+        batch, waiting = waiting[:count], waiting[count:]
+        source = pad_rows([list(sources[i]) for i in batch]).to(device)
+        yield from zip(batch, search(model, source, config, [forced[i] for i in batch]), strict=True)
+
+
+def _replayed(
+    model: Writer, group: list[int], jobs: Sequence[Job], config: SearchConfig, device: torch.device, rows: int
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Some of the jobs, fewer at a time where the device has not the memory for so many."""
+    while group:
+        done: set[int] = set()
+        try:
+            some = [jobs[i] for i in group]
+            for number, found in _inferring(fill_slots(model, some, config, device, rows=rows)):
+                done.add(group[number])
+                yield group[number], found
+        except torch.OutOfMemoryError:
+            if rows == 1:
+                raise
+            rows = min(rows, len(group)) // 2 or 1
+        group = [i for i in group if i not in done]
+
+
+def _inferring(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """The same, worked out in inference mode, which is not that of whoever asks."""
+    while True:
+        with torch.inference_mode():
+            one = next(found, None)
+        if one is None:
+            return
+        yield one
+
+
+def _alike(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
+    """Consecutive ones, of which the shortest is longer than half of the longest: they share the places of a batch."""
+    group: list[int] = []
+    for i in order:
+        if group and 2 * sizes[i] <= sizes[group[0]]:
+            yield group
+            group = []
+        group.append(i)
+    if group:
+        yield group

@@ -1,0 +1,125 @@
+"""Translation by torch: search, and the scores of given translations, for whatever model regard has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import torch
+
+from regard.core.device import choose_device
+from regard.core.errors import ModelError
+from regard.core.search_config import SearchConfig
+from regard.core.types import EOS, pad_rows
+from regard.data.tokenizers import TokenizerPair
+from regard.models.base import Writer
+from regard.search.forcing import score_pairs
+from regard.search.hypothesis import Hypothesis
+from regard.search.many import search_many
+from regard.search.search import search
+from regard.tasks.folder import load_model
+from regard.tasks.line_batches import batches
+from regard.tasks.lines import Sentence, Translation
+
+
+class TorchEngine:
+    """A model with its tokenizers, on a device."""
+
+    def __init__(self, model: Writer, tokenizers: TokenizerPair, device: torch.device | str):
+        if "translates" not in model.capabilities:
+            raise ModelError(type(model).__name__, "this model does not translate", "Use a translation model")
+        self.model, self.tokenizers, self.device = model.to(device), tokenizers, torch.device(device)
+
+    @classmethod
+    def load(cls, folder: Path, tokenizers: TokenizerPair, device: str) -> TorchEngine:
+        chosen = choose_device(device)
+        return cls(load_model(folder)[0], tokenizers, chosen)
+
+    @property
+    def source_limit(self) -> int | None:
+        return self.model.limits.source
+
+    def batch_tokens(self, settings: SearchConfig) -> int:
+        rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
+        return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
+
+    def _most_rows(self, settings: SearchConfig) -> int:
+        """Sentences in a batch, so that a step's scores of all their hypotheses stay within bounds."""
+        scores = 1 << (25 if self.device.type == "cpu" else 28)
+        return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
+
+    def search(
+        self,
+        sentences: Sequence[Sentence],
+        settings: SearchConfig,
+        *,
+        attention: bool,
+        batch_tokens: int,
+        progress: Callable[[int], None] | None,
+    ) -> list[list[Translation]]:
+        """The n-best translations of each sentence."""
+        found: list[list[Translation]] = [[] for _ in sentences]
+        self.model.eval()
+        tokens = batch_tokens or self.batch_tokens(settings)
+        searched = self._with_attention if attention else self._without_attention
+        for done, (row, many) in enumerate(searched(sentences, settings, tokens), start=1):
+            found[row] = self._translations(sentences[row], many)
+            if progress is not None:
+                progress(done)
+        return found
+
+    def _without_attention(
+        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        sources, prefixes = [[*s.ids, EOS] for s in sentences], [s.prefix for s in sentences]
+        return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens)
+
+    def _with_attention(
+        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        for rows in batches([len(s.ids) + 1 for s in sentences], tokens, self._most_rows(settings)):
+            source = pad_rows([[*sentences[row].ids, EOS] for row in rows]).to(self.device)
+            prefix = [sentences[row].prefix for row in rows]
+            with torch.inference_mode():
+                yield from zip(rows, search(self.model, source, settings, prefix, attention=True), strict=True)
+
+    def _translations(self, sentence: Sentence, many: Sequence[Hypothesis]) -> list[Translation]:
+        texts = self.tokenizers.target.decode([h.tokens for h in many])
+        pieces = self.tokenizers.source.pieces(sentence.ids)
+        return [
+            Translation(
+                text=text,
+                score=h.score,
+                log_prob=h.log_prob,
+                tokens=self.tokenizers.target.pieces(h.tokens),
+                token_log_probs=h.token_log_probs,
+                source_tokens=pieces,
+                finished=h.finished,
+                attention=None if h.attention is None else h.attention.tolist(),
+            )
+            for text, h in zip(texts, many, strict=True)
+        ]
+
+    def score(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int
+    ) -> list[tuple[float, list[float]]]:
+        """The log-probability of each target, and of each of its tokens and its end."""
+        limits = self.model.limits
+        for number, (s, t) in enumerate(zip(sources, targets, strict=True), start=1):
+            for name, ids, limit in (("source", s, limits.source), ("target", t, limits.target)):
+                if limit is not None and len(ids) + 1 > limit:
+                    raise ModelError(
+                        f"{name} line {number}",
+                        f"{len(ids)} tokens are beyond the model's limit of {limit - 1}",
+                        "Split it",
+                    )
+        results: list[tuple[float, list[float]]] = [(0.0, [])] * len(sources)
+        lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
+        self.model.eval()
+        for rows in batches(lengths, batch_tokens):
+            source = pad_rows([sources[row] + [EOS] for row in rows]).to(self.device)
+            with torch.inference_mode():
+                scored = score_pairs(self.model, source, [targets[row] for row in rows])
+            for row, result in zip(rows, scored, strict=True):
+                results[row] = result
+        return results
