@@ -12,6 +12,7 @@
     regard.load("tagger").tag("I can can a can.")
     regard.evaluate(model="run", src="test.en", ref="test.de")
     regard.compare("demo", models=["transformer", "luong"], out="which")   # which is better, is it significant?
+    regard.look(regard.load(), "It was too tired.").show()   # the viewer, in a notebook
     regard.attend(query, keys, values, score="gaussian")   # attention by itself, over any tensors
 
 Names are imported when first used, so that `import regard` costs nothing.
@@ -36,6 +37,7 @@ __all__ = [
     "evaluate",
     "evaluate_text",
     "load",
+    "look",
     "nadaraya_watson",
     "plan",
     "resume",
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from regard.evaluation.text_run import evaluate_text
     from regard.layers.attention.nadaraya_watson import nadaraya_watson
     from regard.layers.attention.pooling import attend
+    from regard.looking.notebook import look
     from regard.search.config import SearchConfig
     from regard.tasks.classification import TextClassifier
     from regard.tasks.language_model import TextModel
@@ -74,6 +77,7 @@ _PLACES = {
     "evaluate": "regard.evaluation.run",
     "evaluate_text": "regard.evaluation.text_run",
     "load": "regard.tasks.pretrained",
+    "look": "regard.looking.notebook",
     "nadaraya_watson": "regard.layers.attention.nadaraya_watson",
     "plan": "regard.training.planning",
     "resume": "regard.training.run",

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from regard.core.errors import ModelError
+from regard.looking.convolution_steps import convolution_steps
 from regard.looking.convolutions import convolutions_of
 from regard.looking.part import TITLES, Part, Side
 from regard.looking.recurrent import Layer, recurrent_layers
@@ -86,6 +87,8 @@ class Trace:
             raise ModelError("the trace", f"{name} has no row {row}", f"Give 0 to {len(weights) - 1}")
         part, architecture = self.part(name), str(getattr(self.model.config, "name", ""))
         with torch.inference_mode():
+            if architecture == "convs2s":
+                return convolution_steps(self.model, self.read, self.begin, part, layer, row)
             if asks(self.model, architecture) is not None:
                 return recurrent_steps(self.model, architecture, self.read, self.begin, part, row)
             return transformer_steps(self.model, self.again, part, layer, head, row, self.pieces)

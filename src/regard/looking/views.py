@@ -23,7 +23,7 @@ def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
     reasons: dict[View, tuple[bool, str]] = {
         "alignment": ("attends" in capabilities, "it looks at no source while it writes"),
         "heads": (self_attending or "attends" in capabilities, "it has no attention"),
-        "steps": (self_attending or name in ("bahdanau", "luong", "gnmt"), "its attention is not taken apart"),
+        "steps": (self_attending or "attends" in capabilities, "it has no attention"),
         "recurrent": (name.startswith(RECURRENT), "it has no recurrent layers"),
         "local": (local, "its attention is not local"),
         "beam": ("translates" in capabilities, "it does not search for a translation"),

@@ -71,3 +71,27 @@ def test_the_steps_lead_to_the_recorded_weights(case, row, tokenizers):
         assert "mask" not in steps
         with pytest.raises(ModelError, match="not local"):
             trace.local()
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("row", [0, 2])
+def test_every_layer_of_convs2s_is_taken_apart(layer, row, tokenizers):
+    torch.manual_seed(0)
+    config = MODELS.get("convs2s").Config(embedding=8, width=6, layers=2, kernel=3)
+    size = tokenizers.source.size
+    model = build_model("convs2s", config, source_vocabulary=size, target_vocabulary=size, shared=True).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    trace = make_trace(Translator(model, tokenizers, SearchConfig(beam=1)), "the animal is wide", target="it is tired")
+    steps = trace.steps("decoder.cross", layer, 0, row)
+    found = {
+        f"{step.name}.{shown.name}": np.asarray(shown.values, np.float64) for step in steps for shown in step.tensors
+    }
+    np.testing.assert_allclose(found["convolve.h"], found["convolve.A"] * found["convolve.gate"], atol=1e-6)
+    np.testing.assert_allclose(found["score.scores"], found["project.k"] @ found["project.q"], atol=1e-4)
+    powers = np.exp(found["score.scores"] - found["score.scores"].max())
+    np.testing.assert_allclose(found["softmax.weights"], powers / powers.sum(), atol=1e-5)
+    np.testing.assert_array_equal(
+        found["softmax.weights"], trace.head("decoder.cross", layer, 0)[row].astype(np.float64)
+    )
+    np.testing.assert_allclose(found["sum.c"], found["softmax.weights"] @ found["project.v"], atol=1e-5)

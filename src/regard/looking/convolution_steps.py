@@ -1,0 +1,98 @@
+"""The steps of attention in ConvS2S: every layer of the decoder looks at the source (Gehring et al. 2017, section 3.3)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.core.errors import ModelError
+from regard.layers.convolution import windows
+from regard.looking.part import Part
+from regard.looking.steps import Shown, Step
+
+HALVED = 0.5**0.5
+
+
+def _watched(layer: Any, number: int, kept: dict[int, Any]) -> Any:
+    """A layer that puts what it is given where it can be found."""
+
+    class Watched(type(layer)):
+        def __call__(self, *inputs: Any) -> Any:
+            kept[number] = inputs
+            return super().__call__(*inputs)
+
+    return Watched(**{field.name: getattr(layer, field.name) for field in dataclasses.fields(layer)})
+
+
+def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: int, row: int) -> list[Step]:
+    """What one layer sees of the source before one token is written."""
+    memory, state = begin()
+    kept: dict[int, Any] = {}
+    layers = tuple(_watched(one, number, kept) for number, one in enumerate(memory.decoder.layers))
+    watched = dataclasses.replace(memory, decoder=dataclasses.replace(memory.decoder, layers=layers))
+    model.advance(read[:, None], watched, state)
+    seen, g, _ = kept[layer]
+    parts = memory.decoder.layers[layer]
+    gated = parts.convolution(windows(seen, seen.shape[2] - g.shape[2] + 1))[0, 0, row]
+    a, b = gated.chunk(2)
+    h = F.glu(gated, 0)
+    query = (parts.query(h[None])[0] + g[0, 0, row]) * HALVED
+    keys, values = memory.z[0], memory.values[0]
+    scores = keys @ query
+    weights = part.weights[layer, 0, row]
+    if not np.allclose(_numbers(scores.softmax(0)), weights, atol=1e-5):
+        raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
+    products = weights[:, None] * _numbers(values)
+    added = parts.out((values * scores.softmax(0)[:, None]).sum(0)[None])[0]
+    return [
+        Step(
+            "convolve",
+            "A window of words through gates",
+            "h = A ⊗ σ(B),  [A B] = W x + b",
+            "What the layer makes of the last words: A, let through by the gate σ(B).",
+            [Shown("A", _numbers(a)), Shown("gate", _numbers(b.sigmoid())), Shown("h", _numbers(h))],
+        ),
+        Step(
+            "project",
+            "1 The layer asks",
+            "q = (W h + b + g) √½,  kⱼ = zⱼ,  vⱼ = (zⱼ + eⱼ) √½ √m",
+            "g is the embedding of the last word, z what the encoder gave, e the embeddings that it read, m the source's length.",
+            [Shown("q", _numbers(query)), Shown("k", _numbers(keys), "keys"), Shown("v", _numbers(values), "keys")],
+        ),
+        Step(
+            "score",
+            "2 Score",
+            "sⱼ = q · kⱼ",
+            "How well the query fits each key.",
+            [Shown("scores", _numbers(scores), "keys")],
+        ),
+        Step(
+            "softmax",
+            "4 Softmax",
+            "αⱼ = exp(sⱼ) / Σ exp(s)",
+            "Weights from 0 to 1 that sum to 1. Nothing is divided by √d here.",
+            [Shown("weights", weights, "keys")],
+        ),
+        Step(
+            "multiply",
+            "5 Multiply each value by its weight",
+            "αⱼ vⱼ",
+            "Values of positions with little weight nearly vanish.",
+            [Shown("products", products, "keys")],
+        ),
+        Step(
+            "sum",
+            "6 Sum",
+            "c = Σ αⱼ vⱼ,  (h + W c) √½",
+            "The context, and what the layer gives on, before its own input is added.",
+            [Shown("c", products.sum(0)), Shown("given on", _numbers((h + added) * HALVED))],
+        ),
+    ]
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()
