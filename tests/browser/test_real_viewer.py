@@ -59,9 +59,8 @@ def needed() -> None:
 
 def run_folder(name: str, folder: Path) -> Path:
     """An untrained model, saved as a run is."""
-    tokenizers = TokenizerPair.train_on_text(
-        [SENTENCE.lower()] * 4, TokenizerConfig(kind="bpe", size=90, lowercase=True)
-    )
+    settings = TokenizerConfig(kind="bpe", size=90, lowercase=True)
+    tokenizers = TokenizerPair.train_on_text([SENTENCE.lower()] * 4, settings, tags=("<mask>",))
     torch.manual_seed(0)
     size = tokenizers.target.size
     config = MODELS.get(name).Config(name=name, **SIZES[name])

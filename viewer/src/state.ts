@@ -37,7 +37,8 @@ export const model = computed<Model | null>(() => {
   return list.find((item) => item.id === link.value.model) ?? list[0];
 });
 export const view = computed(() => (link.value.view ?? defaultView(model.value)) as ViewName);
-export const text = computed(() => link.value.text ?? model.value?.sentence ?? "");
+/** A saved page has one sentence, whatever a link says. */
+export const text = computed(() => (source.live ? link.value.text : undefined) ?? model.value?.sentence ?? "");
 
 function defaultView(of: Model | null): ViewName {
   const order: ViewName[] = ["heads", "alignment", "language", "convolution", "vectors", "recurrent", "training"];

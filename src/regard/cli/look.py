@@ -9,6 +9,7 @@ import threading
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -49,11 +50,23 @@ def run_look(folders: Sequence[Path], host: str, port: int, browser: bool, devic
             f"Warning: {host} can be reached by other machines, and whoever reaches it can use these models.",
             file=sys.stderr,
         )
-    app = make_app(session, LOOPBACK if _is_loopback(host) else None)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1))
+    app = make_app(session, LOOPBACK | {_shown(host)} if _is_loopback(host) else None)
+    server = Server(session, uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3))
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     server.run(sockets=[listening])
+
+
+class Server(uvicorn.Server):
+    """Tells the session when it is to end, so that streams do not wait to be cut."""
+
+    def __init__(self, session: Session, config: uvicorn.Config):
+        super().__init__(config)
+        self.session = session
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.session.ended = True
+        super().handle_exit(sig, frame)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -84,4 +97,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(host: str) -> str:
+    """In an address. Who listens everywhere is found here, too."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host

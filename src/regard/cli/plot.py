@@ -51,6 +51,11 @@ def run_plot(
         elif kind == "heads":
             figure = heads_figure(trace, check_part(trace, part))
         else:
-            figure = head_figure(trace, check_part(trace, part), layer - 1, head - 1)
+            name = check_part(trace, part)
+            layers, heads = trace.part(name).weights.shape[:2]
+            for what, number, most in (("layer", layer, layers), ("head", head, heads)):
+                if not 1 <= number <= most:
+                    raise ConfigError(f"--{what}", f"{name} has no {what} {number}", f"Give 1 to {most}")
+            figure = head_figure(trace, name, layer - 1, head - 1)
     save_figure(figure, out)
     print(f"{out} is written.")

@@ -54,12 +54,16 @@ class Tree:
                 continue
             ends = token == EOS
             state = "finished" if ends and rank < k else "kept" if not ends and len(following) < k else "pruned"
-            score = total / self.config.length_divisor(step) if state == "finished" else None
+            score = self._score(total, step) if state == "finished" else None
             node = Node(len(self.nodes), above, step, token, own, total, score, rank + 1, state)
             self.nodes.append(node)
             if state == "kept":
                 following.append(node.id)
         self.at = following + [-1] * (k - len(following))
+
+    def _score(self, total: float, step: int) -> float | None:
+        """None where coverage counts too: which words were looked at is not followed here."""
+        return None if self.config.coverage else total / self.config.length_divisor(step)
 
     def child(self, parent: int, token: int) -> Node | None:
         return next((node for node in self.nodes if node.parent == parent and node.token == token), None)
@@ -82,7 +86,7 @@ class Tree:
             if node is None:
                 above = self.nodes[at]
                 total = above.total + own
-                score = total / self.config.length_divisor(above.step + 1) if token == EOS else None
+                score = self._score(total, above.step + 1) if token == EOS else None
                 node = Node(len(self.nodes), at, above.step + 1, token, own, total, score, None, "pruned")
                 self.nodes.append(node)
             at = node.id
@@ -121,7 +125,7 @@ def beam_tree(
         "width": config.beam,
         "nodes": [{**dataclasses.asdict(node), "token": names[node.token]} for node in tree.nodes],
         "reference": path,
-        "formula": FORMULAS[config.length_norm],
+        "formula": FORMULAS[config.length_norm] + (" + β coverage" if config.coverage else ""),
         "settings": {
             "beam": config.beam,
             "length_norm": config.length_norm,

@@ -15,14 +15,15 @@ MOST_SENTENCES = 300  # translated while somebody waits
 
 
 def evaluation_of(task: Any) -> dict[str, Any]:
-    """Scores of the first sentences of the run's test text (or else of its validation text), the worst sentences first."""
+    """Scores of sentences from all over the run's test text (or else its validation text), the worst sentences first."""
     if not isinstance(task, Translator):
         raise ModelError("the model", "it does not translate", "Choose a translator")
     data = task.config.get("data")
     if not isinstance(data, dict):
         raise DataError("the run", "it does not say what text it was trained on", "Use `regard evaluate`")
     corpus = load_corpus(configuration.build(DataConfig, data, "data"))
-    pairs = (corpus.test if len(corpus.test) else corpus.valid).head(MOST_SENTENCES)
+    whole = corpus.test if len(corpus.test) else corpus.valid
+    pairs = whole.spaced(MOST_SENTENCES)  # the first ones may all be short: texts are often sorted
     if not len(pairs):
         raise DataError("the run", "it held out no text", "Use `regard evaluate` with a text of your own")
     written = task.translate(pairs.sources, tags=pairs.tags or None)
@@ -36,7 +37,7 @@ def evaluation_of(task: Any) -> dict[str, Any]:
         {"label": b.label, "bleu": b.bleu.value, "low": b.bleu.low, "high": b.bleu.high, "sentences": b.sentences}
         for b in bins
     ]
-    return {"lengths": lengths, "sentences": sorted(sentences, key=lambda one: one["chrf"])}
+    return {"of": len(whole), "lengths": lengths, "sentences": sorted(sentences, key=lambda one: one["chrf"])}
 
 
 def _chrf(text: str, reference: str, flavour: Flavour) -> float:

@@ -48,8 +48,8 @@ def read_parsed(path: Path) -> list[Parsed]:
     for number, rows in _sentences(path):
         try:
             parsed = _parsed(rows)
-        except (IndexError, ValueError):
-            what = "the sentence that ends here is not in CoNLL-U's ten columns"
+        except (LookupError, ValueError):
+            what = "the sentence that ends here is not in CoNLL-U's ten columns, or a HEAD is none of its words"
             raise DataError(f"{path}, line {number}", what, "Give a file with HEAD and DEPREL") from None
         if parsed.relations and len(parsed.text.split()) <= MOST_WORDS:
             found.append(parsed)
@@ -138,6 +138,8 @@ def count_heads(task: Any, sentences: Iterable[Parsed]) -> dict[str, Any]:
         for kind in RELATIONS
         if total[kind]
     }
+    if not shares:
+        raise DataError("the sentences", "the model can read none of them", "Give shorter ones, or another text")
     return {"part": "encoder.self", "relations": shares}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -22,8 +22,9 @@ from regard.looking.frames import MEDIA_TYPE, framed
 from regard.looking.positions import position_table, position_tables
 from regard.looking.requests import Refused, body_of, count_of, text_of
 from regard.looking.session import Looked, Session
+from regard.looking.tracing import source_of
 from regard.search.search import search
-from regard.tasks.folder import RUN
+from regard.tasks.run_files import RESUMED, RUN
 from regard.tasks.translation import Translator
 from regard.training.log import read_metrics
 
@@ -37,27 +38,22 @@ def model_routes(session: Session) -> list[Route]:
     def asked(request: Request) -> Looked:
         return session.model(request.path_params["model"])
 
-    async def work(function: Callable[..., Any], *arguments: Any) -> Any:
-        def alone() -> Any:
-            with session.working:
-                return function(*arguments)
-
-        return await run_in_threadpool(alone)
-
     async def models(request: Request) -> Response:
         return JSONResponse({"models": await run_in_threadpool(lambda: [m.to_plain() for m in session.models])})
 
     async def curves(request: Request) -> Response:
         looked = asked(request)
+        looked.check_folder()
         rows = await run_in_threadpool(read_metrics, looked.metrics)
-        return JSONResponse({"rows": rows, "finished": not _is_running(looked)})
+        marks = await run_in_threadpool(read_metrics, looked.folder / RESUMED)
+        return JSONResponse({"rows": [*rows, *marks], "finished": not _is_running(looked)})
 
     async def live_curves(request: Request) -> Response:
         looked = asked(request)
 
         async def rows() -> AsyncIterator[str]:
             sent = 0
-            while not await request.is_disconnected():
+            while not (session.ended or await request.is_disconnected()):
                 found = await run_in_threadpool(read_metrics, looked.metrics)
                 if len(found) < sent:  # a run that was resumed forgets what came after its checkpoint
                     sent = 0
@@ -70,29 +66,29 @@ def model_routes(session: Session) -> list[Route]:
         return StreamingResponse(rows(), media_type="text/event-stream")
 
     async def positions(request: Request) -> Response:
-        tables = await work(position_tables, _model(asked(request)))
+        tables = await session.alone(position_tables, _model(asked(request)))
         plain = [{"name": name, "title": name, "shape": list(table.shape)} for name, table in tables.items()]
         return JSONResponse({"tables": plain})
 
     async def position(request: Request) -> Response:
-        table = await work(position_table, _model(asked(request)), request.path_params["name"])
+        table = await session.alone(position_table, _model(asked(request)), request.path_params["name"])
         return Response(framed(table), media_type=MEDIA_TYPE)
 
     async def evaluation(request: Request) -> Response:
         looked = asked(request)
         if looked.evaluation is None:
-            looked.evaluation = await work(evaluation_of, looked.task)
+            looked.evaluation = await session.alone(evaluation_of, looked.task)
         return JSONResponse(looked.evaluation)
 
     async def next_tokens(request: Request) -> Response:
         body = await body_of(request)
         task, text = session.model(str(body.get("model", "0"))).task, text_of(body, "text")
-        return JSONResponse(await work(language.next_tokens, task, text, count_of(body, "top", 10, MOST_ROWS)))
+        return JSONResponse(await session.alone(language.next_tokens, task, text, count_of(body, "top", 10, MOST_ROWS)))
 
     async def fill(request: Request) -> Response:
         body = await body_of(request)
         task, text = session.model(str(body.get("model", "0"))).task, text_of(body, "text")
-        return JSONResponse(await work(language.filled, task, text, count_of(body, "top", 10, MOST_ROWS)))
+        return JSONResponse(await session.alone(language.filled, task, text, count_of(body, "top", 10, MOST_ROWS)))
 
     async def translations(request: Request) -> Response:
         body = await body_of(request)
@@ -102,20 +98,20 @@ def model_routes(session: Session) -> list[Route]:
         text, prefix = text_of(body, "text"), body.get("prefix")
         if not isinstance(prefix, list) or len(prefix) > MOST_PREFIX or not all(isinstance(one, str) for one in prefix):
             raise Refused("prefix", "it is not a list of tokens", f"Send at most {MOST_PREFIX} tokens")
-        return JSONResponse(await work(_from_prefix, task, text, prefix))
+        return JSONResponse(await session.alone(_from_prefix, task, text, prefix))
 
     async def near(request: Request) -> Response:
         body = await body_of(request)
-        vectors = await work(session.model(str(body.get("model", "0"))).word_vectors)
+        vectors = await session.alone(session.model(str(body.get("model", "0"))).word_vectors)
         return JSONResponse(
-            await work(words.near, vectors, text_of(body, "word"), count_of(body, "top", 10, MOST_ROWS))
+            await session.alone(words.near, vectors, text_of(body, "word"), count_of(body, "top", 10, MOST_ROWS))
         )
 
     async def analogy(request: Request) -> Response:
         body = await body_of(request)
-        vectors = await work(session.model(str(body.get("model", "0"))).word_vectors)
+        vectors = await session.alone(session.model(str(body.get("model", "0"))).word_vectors)
         three = [text_of(body, name) for name in ("a", "b", "c")]
-        return JSONResponse(await work(words.analogy, vectors, *three, count_of(body, "top", 5, MOST_ROWS)))
+        return JSONResponse(await session.alone(words.analogy, vectors, *three, count_of(body, "top", 5, MOST_ROWS)))
 
     async def in_context(request: Request) -> Response:
         body = await body_of(request)
@@ -123,14 +119,14 @@ def model_routes(session: Session) -> list[Route]:
         if not isinstance(texts, list) or not 1 <= len(texts) <= 2:
             raise Refused("texts", "they are not one or two texts", "Send a list of them")
         read = [text_of({"text": text}, "text") for text in texts]
-        return JSONResponse(await work(words.in_context, task, text_of(body, "word"), read))
+        return JSONResponse(await session.alone(words.in_context, task, text_of(body, "word"), read))
 
     async def word_map(request: Request) -> Response:
-        vectors = await work(session.model(request.query_params.get("model", "0")).word_vectors)
+        vectors = await session.alone(session.model(request.query_params.get("model", "0")).word_vectors)
         asked_for = request.query_params.get("words", "").split()
         if not 2 <= len(asked_for) <= MOST_WORDS:
             raise Refused("words", f"{len(asked_for)} words are given", f"Give 2 to {MOST_WORDS}, with spaces between")
-        return JSONResponse(await work(words.word_map, vectors, asked_for))
+        return JSONResponse(await session.alone(words.word_map, vectors, asked_for))
 
     return [
         Route("/api/models", models),
@@ -162,8 +158,7 @@ def _from_prefix(task: Translator, text: str, prefix: list[str]) -> dict[str, An
     unknown = [piece for piece in prefix if piece not in known]
     if unknown:
         raise DataError("the prefix", f"{unknown[0][:40]!r} is no token of the target", "Take tokens of the beam")
-    (ids,) = task.tokenizers.source.encode([text])
-    source = pad_rows([[*task.leads(None, 1)[0], *ids, EOS]]).to(task.device)
+    source = pad_rows([[*source_of(task, text), EOS]]).to(task.device)
     settings = dataclasses.replace(task.search, nbest=task.search.hypotheses)
     task.model.eval()
     found = search(task.model, source, settings, prefix=[[known[piece] for piece in prefix]])[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from regard.core.errors import ModelError
 from regard.layers.positions import Positions
@@ -22,6 +23,9 @@ def position_tables(model: Any) -> dict[str, np.ndarray]:
             if table is not None:
                 short = name.removesuffix("positions").rstrip("_.") or "positions"
                 found[short], found[f"{short}.dots"] = table, table @ table.T
+        elif isinstance(module, nn.Embedding) and name.split(".")[-1] == "positions":  # BERT's
+            table = module.weight.detach()[:SHOWN].float().cpu().numpy()
+            found[name], found[f"{name}.dots"] = table, table @ table.T
     for name, parameter in model.named_parameters():
         if "relative" in name.split(".")[0] and parameter.dim() >= 2:
             found[name] = parameter.detach().float().cpu().reshape(-1, parameter.shape[-1]).numpy()

@@ -12,6 +12,7 @@ Decoders that look at the source while they write are shown by the states that t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def recurrent_layers(model: Any, again: Any, read: Any, memory_of: Any, *, reads
         if len(seen.calls[name]) == 1 and seen.input(name).shape[1] > 0:
             of_source = reads_only or "decoder" not in name
             reverse = "backwards" in name or (of_source and bool(getattr(model.config, "reverse", False)))
-            values = gates(module, seen.input(name)[0].float(), seen.output(name)[0].float())
+            values = gates(module, seen.input(name)[0].float(), seen.output(name)[0].float(), _first(seen, name))
             if reverse:
                 values = {gate: array[::-1].copy() for gate, array in values.items()}
             found[name] = Layer(name, "source" if of_source else "input", values)
@@ -60,15 +61,22 @@ def recurrent_layers(model: Any, again: Any, read: Any, memory_of: Any, *, reads
     return found
 
 
-def gates(module: Any, x: Tensor, h: Tensor) -> Values:
-    """The gates of one layer for each step, from what it read and what it gave."""
-    before = torch.cat((torch.zeros_like(h[:1]), h[:-1]))
+def _first(seen: Watched, name: str) -> list[Tensor]:
+    """The state that a layer began with, and of an LSTM its cell, both [width]; nothing where it began with zeros."""
+    given = seen.calls[name][0].inputs[1:]
+    parts = given[0] if given and isinstance(given[0], tuple) else given
+    return [part[0, 0].float() for part in parts if part is not None]
+
+
+def gates(module: Any, x: Tensor, h: Tensor, first: Sequence[Tensor] = ()) -> Values:
+    """The gates of one layer for each step, from what it read, what it gave, and the state that it began with."""
+    before = torch.cat((first[0][None] if first else torch.zeros_like(h[:1]), h[:-1]))
     from_input = nn.functional.linear(x, module.weight_ih_l0, module.bias_ih_l0 if module.bias else None)
     from_state = nn.functional.linear(before, module.weight_hh_l0, module.bias_hh_l0 if module.bias else None)
     if isinstance(module, nn.LSTM):
         i, f, g, o = (from_input + from_state).chunk(4, -1)
         i, f, o, g = i.sigmoid(), f.sigmoid(), o.sigmoid(), g.tanh()
-        cell, cells = torch.zeros_like(h[0]), []
+        cell, cells = first[1] if first else torch.zeros_like(h[0]), []
         for t in range(len(h)):
             cell = f[t] * cell + i[t] * g[t]
             cells.append(cell)

@@ -22,14 +22,14 @@ class Asked(NamedTuple):
     values: str
 
 
-FORMULAS = {
-    "Additive": "sⱼ = vᵀ tanh(W q + U kⱼ)",
-    "Dot": "sⱼ = q · kⱼ",
-    "ScaledDot": "sⱼ = q · kⱼ / √d",
-    "Bilinear": "sⱼ = qᵀ W kⱼ",
-    "Concat": "sⱼ = vᵀ tanh(W [q; kⱼ])",
+FORMULAS = {  # keys are shown as the model keeps them: what does not depend on the query is done once
+    "Additive": "sⱼ = vᵀ tanh(W q + kⱼ),  kⱼ = U hⱼ",
+    "Dot": "sⱼ = q · kⱼ,  kⱼ = hⱼ",
+    "ScaledDot": "sⱼ = q · kⱼ,  kⱼ = hⱼ / √d",
+    "Bilinear": "sⱼ = qᵀ W hⱼ = q · kⱼ,  kⱼ = W hⱼ",
+    "Concat": "sⱼ = vᵀ tanh(W [q; hⱼ]) = vᵀ tanh(W₁ q + kⱼ),  kⱼ = W₂ hⱼ",
     "Location": "sⱼ = (W q)ⱼ",
-    "Cosine": "sⱼ = cos(q, kⱼ)",
+    "Cosine": "sⱼ = cos(q, hⱼ) = q / |q| · kⱼ,  kⱼ = hⱼ / |hⱼ|",
 }
 
 
@@ -60,11 +60,11 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
         Step(
             "project",
             "1 The state asks",
-            f"q = the decoder's state {'after' if asked.after else 'before'} this step,  kⱼ, vⱼ = what was read at j",
-            "A key of every source position is made once, when the source is read.",
+            f"q = the decoder's state {'after' if asked.after else 'before'} this step,  vⱼ = hⱼ, what was read at j",
+            "A key kⱼ of every source position is made from hⱼ once, when the source is read; the score says how.",
             [
                 Shown("q", _numbers(query[0, 0])),
-                Shown("k", _numbers(memory.keys[0]), "keys"),
+                *([Shown("k", _numbers(memory.keys[0]), "keys")] if memory.keys.shape[-1] else []),
                 Shown("v", _numbers(values), "keys"),
             ],
         ),
@@ -78,8 +78,8 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
     ]
     steps += _window_steps(model, query, read, row, memory, scores)
     weights = part.weights[0, 0, row]
-    expected = _weights(model, query, row, memory, scores)
-    if not np.allclose(expected, weights, atol=1e-5):
+    soft, bell = _weights(model, query, row, memory, scores)
+    if not np.allclose(soft if bell is None else soft * bell, weights, atol=1e-5):
         raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
     products = weights[:, None] * _numbers(values)
     steps += [
@@ -87,9 +87,10 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
             "softmax",
             "4 Softmax",
             "αⱼ = exp(sⱼ) / Σ exp(s)",
-            "Weights from 0 to 1. Under local attention by prediction they sum to less than 1.",
-            [Shown("weights", weights, "keys")],
+            "Weights from 0 to 1 that sum to 1.",
+            [Shown("weights", weights if bell is None else soft, "keys")],
         ),
+        *([] if bell is None else [_bell_step(bell, weights, model.config.window)]),
         Step(
             "multiply",
             "5 Multiply each value by its weight",
@@ -106,6 +107,12 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
         ),
     ]
     return steps
+
+
+def _bell_step(bell: np.ndarray, weights: np.ndarray, window: int) -> Step:
+    about = f"Positions near the centre p count most (σ = {window / 2:g}). The weights now sum to less than 1."
+    shown = [Shown("Gaussian", bell, "keys"), Shown("weights", weights, "keys")]
+    return Step("gaussian", "Gaussian", "αⱼ exp(−(j − p)² / 2σ²)", about, shown)
 
 
 def _window_steps(model: Any, query: Tensor, read: Tensor, row: int, memory: Any, scores: Tensor) -> list[Step]:
@@ -133,17 +140,18 @@ def _centre(model: Any, query: Tensor, row: int, memory: Any) -> Tensor:
     return model.centre(query, memory.keep.sum(1))
 
 
-def _weights(model: Any, query: Tensor, row: int, memory: Any, scores: Tensor) -> np.ndarray:
+def _weights(model: Any, query: Tensor, row: int, memory: Any, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
+    """The softmax of the scores, and the Gaussian that local attention by prediction multiplies it by."""
     _, allowed = window_of(model, query, row, memory)
     values = _numbers(scores).astype(np.float64)
     if allowed is not None:
         values = np.where(allowed, values, -np.inf)
     powers = np.exp(values - values.max())
     weights = powers / powers.sum()
-    if allowed is not None and model.centre is not None:
-        p = _centre(model, query, row, memory)
-        weights = weights * _numbers(gaussian(p, memory.keep.shape[-1], model.config.window / 2)[0, 0])
-    return weights
+    if allowed is None or model.centre is None:
+        return weights, None
+    p = _centre(model, query, row, memory)
+    return weights, _numbers(gaussian(p, memory.keep.shape[-1], model.config.window / 2)[0, 0])
 
 
 @torch.inference_mode()

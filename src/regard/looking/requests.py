@@ -57,7 +57,8 @@ def optional_text(body: dict[str, Any], name: str) -> str | None:
 
 
 def count_of(body: dict[str, Any], name: str, default: int | None, most: int) -> int | None:
-    value = body.get(name, default)
+    value = body.get(name)
+    value = default if value is None else value
     if value is not None and (type(value) is not int or not 1 <= value <= most):
         raise Refused(name, f"it is not a number from 1 to {most}", "Give such a number")
     return value

@@ -42,14 +42,31 @@ def page_of(session: Session, text: str, target: str | None = None, beam: int | 
         raise ModelError(error["where"], error["what"], error["todo"])
     answers["POST /api/traces"] = header
     size = 0
-    for address in ["/api/models", *_addresses(header["json"], model)]:
-        answer = _asked(app, "GET", address)
+
+    def keep(method: str, address: str, body: Any = None) -> dict[str, Any]:
+        """Asks and keeps the answer, which is given; an error is not kept: the page says that it was not saved."""
+        nonlocal size
+        answer = _asked(app, method, address, body)
+        found = answer.get("json") or {}
+        if "error" in found:
+            return {}
         size += len(answer.get("base64", "")) or len(json.dumps(answer))
-        if "error" in (answer.get("json") or {}):
-            continue  # the page says that it was not saved
         if size > MOST_BYTES:
             raise ModelError("the page", f"it would have more than {MOST_BYTES:,} bytes", "Give a shorter sentence")
-        answers[f"GET {address}"] = answer
+        answers[f"{method} {address}"] = answer
+        return found
+
+    for one in keep("GET", "/api/models").get("models", []):
+        one["sentence"] = text  # the page begins with it
+    for address in _addresses(header["json"], model):
+        found = keep("GET", address)
+        for table in found.get("tables", []):
+            keep("GET", f"{address}/{quote(table['name'], safe='')}")
+        for layer in found.get("layers", []) if address.endswith("/recurrent") else []:
+            for gate in layer["gates"]:
+                keep("GET", f"{address}/{quote(layer['name'], safe='')}?gate={quote(gate)}")
+    for address in ("/api/next", "/api/fill"):
+        keep("POST", address, {"model": model, "text": text})
     return _page({"answers": answers})
 
 
@@ -69,7 +86,8 @@ def _addresses(trace: dict[str, Any], model: str) -> Iterable[str]:
         for row in range(min(part["shape"][0], MOST_STEPS)):
             query = {"head": 0, "layer": part["layers"] - 1, "part": name, "row": row}
             yield f"{here}/steps?{urlencode(query)}"
-    yield from (f"{here}/{what}" for what in ("beam", "recurrent", "ponder", "local", "convolution"))
+    sides = ("ponder?side=input", "ponder?side=source")
+    yield from (f"{here}/{what}" for what in ("beam", "recurrent", "ponder", *sides, "local", "convolution"))
     yield f"/api/models/{quote(model)}/positions"
     yield f"/api/models/{quote(model)}/curves"
 

@@ -40,9 +40,12 @@ def make_app(session: Session, hosts: frozenset[str] | None = None) -> Starlette
 
     def guarded(answer: Answer) -> Answer:
         async def safe(request: Request) -> Response:
+            host, origin = request.headers.get("host", ""), request.headers.get("origin")
             try:
-                if hosts is not None and request.headers.get("host", "").rsplit(":", 1)[0] not in hosts:
+                if hosts is not None and host.rsplit(":", 1)[0] not in hosts:
                     raise Refused("the address", "it is not this viewer's", "Open the address that was printed", 403)
+                if origin not in (None, f"http://{host}", f"https://{host}"):
+                    raise Refused("the request", "it comes from another page", "Use the viewer's own page", 403)
                 response = await answer(request)
             except Refused as error:
                 response = JSONResponse({"error": error.plain}, error.status)

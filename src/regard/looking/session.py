@@ -5,9 +5,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from starlette.concurrency import run_in_threadpool
 
 from regard.core.errors import CheckpointError, ModelError, RegardError
 from regard.looking.grammar import baselines, load_heads, sayings
@@ -31,7 +33,8 @@ class Looked:
     def __init__(self, number: int, place: Path | None, device: str):
         self.id = str(number)
         self.folder = find_model(place)
-        self.name = BUNDLED if place is None else self.folder.name or str(self.folder)
+        bundled = place is None or self.folder == find_model(None)
+        self.name = BUNDLED if bundled else self.folder.resolve().name or str(self.folder)
         self.device = device
         self.vectors: WordVectors | None = None
         self.evaluation: dict[str, Any] | None = None
@@ -52,10 +55,13 @@ class Looked:
         """Loaded once. A folder that has gone is an error that says so."""
         with self._lock:
             if self._task is None:
-                if not self.folder.exists():
-                    raise CheckpointError(self.folder, "it is not there any more", "Bring it back, or look at another")
+                self.check_folder()
                 self._task = load(self.folder, self.device)
             return self._task
+
+    def check_folder(self) -> None:
+        if not self.folder.exists():
+            raise CheckpointError(self.folder, "it is not there any more", "Bring it back, or look at another")
 
     @functools.cached_property
     def sayings(self) -> dict[str, Any]:
@@ -109,11 +115,23 @@ class Looked:
         return self.vectors
 
 
+def told_apart(models: Sequence[Looked]) -> list[str]:
+    """Names of models: of those that have the same, as many folders above as tell them apart."""
+    names = [model.name for model in models]
+    parts = [model.folder.resolve().parts for model in models]
+    for length in range(2, max(map(len, parts), default=0) + 1):
+        twice = {name for name in names if names.count(name) > 1}
+        names = ["/".join(own[-length:]) if name in twice else name for name, own in zip(names, parts, strict=True)]
+    return names
+
+
 class Session:
     """Models and traces. One model works at a time: a page asks for few things, and threads would fight for the cores."""
 
     def __init__(self, places: Sequence[Path | None], device: str = "auto"):
         self.models = [Looked(number, place, device) for number, place in enumerate(places)]
+        for model, name in zip(self.models, told_apart(self.models), strict=True):
+            model.name = name
         self._start()
 
     @classmethod
@@ -126,7 +144,17 @@ class Session:
     def _start(self) -> None:
         self._traces: OrderedDict[str, Trace] = OrderedDict()
         self._made = 0
+        self.ended = False  # streams end when they see it
         self.working = threading.Lock()
+
+    async def alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a function in a thread, while no other one works: a pass that is watched must not see another."""
+
+        def work() -> Any:
+            with self.working:
+                return function(*arguments)
+
+        return await run_in_threadpool(work)
 
     def model(self, name: str) -> Looked:
         found = next((model for model in self.models if model.id == name), None)

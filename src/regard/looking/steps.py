@@ -11,6 +11,9 @@ import math
 from typing import Any
 
 import numpy as np
+from torch import Tensor
+
+BEST = 10  # tokens that are shown with their probabilities
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Step:
     formula: str
     about: str
     tensors: list[Shown]
+    chosen: str | None = None  # the word that was written
 
 
 def to_frame(steps: list[Step]) -> tuple[dict[str, Any], np.ndarray]:
@@ -43,7 +47,8 @@ def to_frame(steps: list[Step]) -> tuple[dict[str, Any], np.ndarray]:
             tensors.append(plain if shown.names is None else {**plain, "tokens": shown.names})
             blocks.append(values.ravel())
             offset += values.size
-        header.append({**{k: getattr(step, k) for k in ("name", "title", "formula", "about")}, "tensors": tensors})
+        names = ("name", "title", "formula", "about", "chosen")
+        header.append({**{name: getattr(step, name) for name in names}, "tensors": tensors})
     return {"steps": header}, np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)
 
 
@@ -136,3 +141,23 @@ def head_steps(head: HeadInputs) -> tuple[list[Step], np.ndarray, np.ndarray]:
     formula = "z = Σ αⱼ vⱼ" if head.from_weights is None else "z = Σ αⱼ (vⱼ + a(j − i))"
     steps.append(Step("sum", "6 Sum", formula, "What this head found for the token.", tensors))
     return steps, weights, mixed
+
+
+def vocabulary_step(model: Any, hidden: Tensor, tokens: Any, chosen: str | None) -> Step:
+    """From a state to words: the best tokens, which `tokens(ids)` names, and the one that was written."""
+    log_probs = model.output.scores(hidden[None])[0]
+    best = log_probs.topk(min(BEST, len(log_probs)))
+    names = tokens(best.indices.tolist())
+    shown = [Shown("h", numbers(hidden))]
+    if (logits := getattr(model.output, "logits", None)) is not None:
+        shown.append(Shown("logits", numbers(logits(hidden[None])[0][best.indices]), "tokens", names))
+    shown += [
+        Shown("log-probabilities", numbers(best.values), "tokens", names),
+        Shown("probabilities", numbers(best.values.exp()), "tokens", names),
+    ]
+    about = "A score (logit) for every token of the vocabulary, here the ten best; the highest is what greedy search writes."
+    return Step("vocabulary", "To words", "logits = W h + b,  log P = log softmax(logits)", about, shown, chosen)
+
+
+def numbers(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().numpy()

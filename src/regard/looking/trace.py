@@ -19,7 +19,7 @@ from regard.looking.convolutions import convolutions_of
 from regard.looking.part import TITLES, Part, Side
 from regard.looking.recurrent import Layer, recurrent_layers
 from regard.looking.recurrent_steps import asks, local_windows, recurrent_steps
-from regard.looking.steps import Step
+from regard.looking.steps import Step, vocabulary_step
 from regard.looking.texts import ShownText, merge_words, words_of
 from regard.looking.transformer_steps import transformer_steps
 
@@ -88,10 +88,22 @@ class Trace:
         part, architecture = self.part(name), str(getattr(self.model.config, "name", ""))
         with torch.inference_mode():
             if architecture == "convs2s":
-                return convolution_steps(self.model, self.read, self.begin, part, layer, row)
-            if asks(self.model, architecture) is not None:
-                return recurrent_steps(self.model, architecture, self.read, self.begin, part, row)
-            return transformer_steps(self.model, self.again, part, layer, head, row, self.pieces)
+                steps = convolution_steps(self.model, self.read, self.begin, part, layer, row)
+            elif asks(self.model, architecture) is not None:
+                steps = recurrent_steps(self.model, architecture, self.read, self.begin, part, row)
+            else:
+                steps = transformer_steps(self.model, self.again, part, layer, head, row)
+            last = layer == len(part.weights) - 1 and steps[-1].name != "residual"
+            hidden: Any = getattr(self.again(), "hidden", None) if last and name.startswith("decoder") else None
+            if hidden is not None and hidden.shape[1] >= part.weights.shape[2]:  # not one state for the whole text
+                steps.append(vocabulary_step(self.model, hidden[0, row], self.pieces, self._written(row)))
+        return steps
+
+    def _written(self, row: int) -> str | None:
+        """The token that was written after this row was read; of a language model, the next one of the text."""
+        if self.target is not None:
+            return self.target.tokens[row]
+        return self.source.tokens[row + 1] if row + 1 < len(self.source.tokens) else None
 
     def local(self) -> dict[str, Any]:
         return local_windows(self.model, str(getattr(self.model.config, "name", "")), self.read, self.begin)

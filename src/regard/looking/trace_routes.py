@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -48,41 +46,32 @@ def trace_routes(session: Session) -> list[Route]:
         trace, name = trace_of(request), request.query_params.get("part", "")
         layer, head, row = (number(request, what) for what in ("layer", "head", "row"))
 
-        def work() -> bytes:
-            with session.working:
-                header, numbers = to_frame(trace.steps(name, layer, head, row))
-            part = trace.part(name)
-            labels = {"row": row, "row_label": trace.text(part.rows).tokens[row]}
-            return framed(numbers, "f32", {**header, **labels, "key_labels": trace.text(part.columns).tokens})
-
-        return _frame(await run_in_threadpool(work))
+        header, numbers = to_frame(await session.alone(trace.steps, name, layer, head, row))
+        part = trace.part(name)
+        labels = {"row": row, "row_label": trace.text(part.rows).tokens[row]}
+        labels["key_labels"] = trace.text(part.columns).tokens
+        return _frame(framed(numbers, "f32", {**header, **labels}))
 
     async def ponder(request: Request) -> Response:
         side = "input" if choice(request, "side", ("source", "input")) == "input" else "source"
         return JSONResponse(trace_of(request).pondered(side))
 
     async def recurrent(request: Request) -> Response:
-        layers = await run_in_threadpool(trace_of(request).recurrent)
+        layers = await session.alone(trace_of(request).recurrent)
         return JSONResponse({"layers": [layer.to_plain() for layer in layers.values()]})
 
     async def gate(request: Request) -> Response:
         name, gate = request.path_params["layer"], request.query_params.get("gate", "state")
-        return _frame(framed(await run_in_threadpool(trace_of(request).gate, name, gate)))
+        return _frame(framed(await session.alone(trace_of(request).gate, name, gate)))
 
     async def convolution(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(trace_of(request).convolutions))
+        return JSONResponse(await session.alone(trace_of(request).convolutions))
 
     async def beam(request: Request) -> Response:
-        trace = trace_of(request)
-
-        def work() -> dict[str, Any]:
-            with session.working:
-                return trace.beam()
-
-        return JSONResponse(await run_in_threadpool(work))
+        return JSONResponse(await session.alone(trace_of(request).beam))
 
     async def local(request: Request) -> Response:
-        return JSONResponse(await run_in_threadpool(trace_of(request).local))
+        return JSONResponse(await session.alone(trace_of(request).local))
 
     return [
         Route("/api/traces", make, methods=["POST"]),

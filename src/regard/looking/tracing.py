@@ -24,6 +24,7 @@ from regard.tasks.translation import Translator
 
 MOST_TOKENS = 1024  # of a sentence that is looked at
 BEGIN, END = "<s>", "</s>"
+BERT_MARKS = ("[CLS]", "[SEP]")
 
 
 def make_trace(task: Any, text: str, target: str | None = None, beam: int | None = None) -> Trace:
@@ -49,14 +50,20 @@ def _bounded(name: str, ids: list[int], limit: int | None) -> list[int]:
     return ids
 
 
+def source_of(task: Translator, text: str) -> list[int]:
+    """The tokens of a sentence with what a translator reads before them, refused where there are none or too many."""
+    if not text.strip():
+        raise DataError("the sentence", "it is empty", "Type one")
+    (ids,) = task.tokenizers.source.encode([text])
+    if not ids:
+        raise DataError("the sentence", "the model knows nothing in it", "Type another")
+    return _bounded("the sentence", [*task.leads(None, 1)[0], *ids], task.model.limits.source)
+
+
 @torch.inference_mode()
 def _translation(task: Translator, text: str, target: str | None, beam: int | None) -> Trace:
-    (source_ids,) = task.tokenizers.source.encode([text])
-    lead = task.leads(None, 1)[0]
-    _bounded("the sentence", [*lead, *source_ids], task.model.limits.source)
-    if not source_ids:
-        raise DataError("the sentence", "the model knows nothing in it", "Type another")
-    source = pad_rows([[*lead, *source_ids, EOS]]).to(task.device)
+    source_ids = source_of(task, text)
+    source = pad_rows([[*source_ids, EOS]]).to(task.device)
     task.model.eval()
     finished = True
     settings = dataclasses.replace(task.search, nbest=1)
@@ -82,7 +89,7 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
     alignment = task.model.alignment(record)[0].float().cpu().numpy()[:kept] if attends else None
     parts = {name: _cut(part, kept) for name, part in parts_of(record.tensors, reads_only=False).items()}
     return Trace(
-        source=ShownText.of(task.tokenizers.source, text, [*lead, *source_ids], after=[END]),
+        source=ShownText.of(task.tokenizers.source, text, source_ids, after=[END]),
         target=shown,
         input=ShownText.of(task.tokenizers.target, written, target_ids[: kept - 1], before=[BEGIN]),
         parts=parts,
@@ -92,7 +99,7 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
         finished=finished,
         halting=_halting(record, kept),
         model=task.model,
-        again=lambda: task.model(source, read, Recorder()),
+        again=lambda: task.model(source, read[:, :kept], Recorder()),
         tree=lambda: beam_tree(
             task.model,
             source,
@@ -166,5 +173,6 @@ def _read(task: Any, text: str) -> Trace:
     parts = parts_of(record.tensors, reads_only=True)
     around = {int(part.weights.shape[-1]) - len(ids) for part in parts.values()}
     marks = around.pop() if len(around) == 1 else 0  # what the model reads around the text: of BERT, [CLS] and [SEP]
-    shown = ShownText.of(task.tokenizer, text, ids, before=[BEGIN] if marks else [], after=[END] if marks == 2 else [])
+    begin, end = BERT_MARKS if str(getattr(task.model.config, "name", "")).startswith("bert") else (BEGIN, END)
+    shown = ShownText.of(task.tokenizer, text, ids, before=[begin] if marks else [], after=[end] if marks == 2 else [])
     return Trace(shown, None, parts, model=task.model, again=lambda: again(Recorder()))

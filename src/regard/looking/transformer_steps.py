@@ -15,7 +15,6 @@ from regard.looking.part import Part
 from regard.looking.steps import HeadInputs, Shown, Step, head_steps
 from regard.looking.watching import Watched
 
-BEST = 10  # tokens that are shown with their probabilities
 STACKS = {
     "encoder.self": ("encoder", "body.encoder"),
     "decoder.self": ("decoder", "body.decoder"),
@@ -36,17 +35,15 @@ class Block(NamedTuple):
     call: int
 
 
-def transformer_steps(
-    model: nn.Module, run: Any, part: Part, layer: int, head: int, row: int, tokens: Any
-) -> list[Step]:
-    """What one head does for one token. `run()` lets the model read the trace's text; `tokens(ids)` names tokens."""
+def transformer_steps(model: nn.Module, run: Any, part: Part, layer: int, head: int, row: int) -> list[Step]:
+    """What one head does for one token. `run()` lets the model read the trace's text."""
     block = _block(model, part.name, layer)
     attention, call = block.attention, block.call
     watched: dict[str, nn.Module] = {"attention": attention, "out": attention.out, "norm": block.norm}
     watched["query"] = attention.query if isinstance(attention, CrossAttention) else attention.query_key_value
     watched |= {"feedforward": block.feedforward, "inner": block.feedforward.inner, "last norm": block.last_norm}
     with Watched(watched) as seen:
-        forced: Any = run()
+        run()
     read = seen.input("query", call)
     steps, weights, _ = head_steps(_head(model, attention, seen, part, layer, head, row, read, call))
     if not np.allclose(weights, part.weights[layer, head, row], atol=1e-5):
@@ -72,10 +69,6 @@ def transformer_steps(
     if block.goes_on:
         return steps
     steps.append(_feedforward(seen, row, call, block.pre))
-    hidden: Tensor | None = getattr(forced, "hidden", None)
-    last = part.name.startswith("decoder") and layer == part.weights.shape[0] - 1
-    if last and hidden is not None and hidden.shape[1] >= part.weights.shape[2]:  # not one state for the whole text
-        steps.append(_vocabulary(model, hidden[0, row], tokens))
     return steps
 
 
@@ -183,23 +176,6 @@ def _allowed(keep: Tensor | None, length: int) -> np.ndarray | None:
     seen = found == 0 if found.is_floating_point() else found
     allowed = seen.cpu().numpy()[:length].astype(bool)
     return None if allowed.all() else allowed
-
-
-def _vocabulary(model: Any, hidden: Tensor, tokens: Any) -> Step:
-    log_probs = model.output.scores(hidden[None])[0]
-    best = log_probs.topk(min(BEST, len(log_probs)))
-    ids = best.indices.tolist()
-    return Step(
-        "vocabulary",
-        "To words",
-        "log softmax(W h + b)",
-        "A score for every token of the vocabulary; the highest is the word that greedy search writes.",
-        [
-            Shown("h", _numbers(hidden)),
-            Shown("log-probabilities", _numbers(best.values), "tokens", tokens(ids)),
-            Shown("probabilities", _numbers(best.values.exp()), "tokens", tokens(ids)),
-        ],
-    )
 
 
 def _numbers(tensor: Tensor) -> np.ndarray:

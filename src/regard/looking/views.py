@@ -11,7 +11,7 @@ View = Literal[
 VIEWS: tuple[View, ...] = get_args(View)
 TRANSFORMERS = ("transformer", "universal", "gpt", "bert")
 RECURRENT = ("sutskever", "cho", "bahdanau", "luong", "gnmt", "rnnlm", "lstmlm", "recurrent")
-CONVOLUTIONS = ("convs2s", "rctm", "kim", "dcnn")
+CONVOLUTIONS = ("convs2s", "kim", "dcnn")
 
 
 def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
@@ -26,13 +26,21 @@ def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
         "steps": (self_attending or "attends" in capabilities, "it has no attention"),
         "recurrent": (name.startswith(RECURRENT), "it has no recurrent layers"),
         "local": (local, "its attention is not local"),
-        "beam": ("translates" in capabilities, "it does not search for a translation"),
+        "beam": (
+            "translates" in capabilities and "plans" not in capabilities,
+            "it searches once for each length" if "plans" in capabilities else "it does not search for a translation",
+        ),
         "positions": (self_attending or name == "convs2s", "it reads words in order and needs no positions"),
         "ponder": (
             name == "universal" and getattr(getattr(model, "config", None), "halting", "none") != "none",
             "it takes as many steps for every word",
         ),
-        "convolution": (name.startswith(CONVOLUTIONS), "it has no convolutions"),
+        "convolution": (
+            name.startswith(CONVOLUTIONS),
+            "its kernels change with the length of the sentence, and are not drawn"
+            if name.startswith("rctm")
+            else "it has no convolutions",
+        ),
         "vectors": (True, ""),
         "language": (
             "continues" in capabilities

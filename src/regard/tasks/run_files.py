@@ -8,6 +8,7 @@ model.safetensors   the final weights
 manifest.json       SHA-256 of all that is needed to use the model
 scores.json         scores on held-out text, with signatures
 metrics.jsonl       what was logged while training
+resumed.jsonl       the steps after which it went on, where it was interrupted
 checkpoints/        step-N folders, each with a manifest of its own; best/ is the best validated model
 ctranslate2/        the model as CTranslate2 reads it, made when it first translates on a CPU; can be deleted
 """
@@ -25,6 +26,7 @@ from regard.data.tokenizers import TokenizerPair
 RUN, CONFIG, DATA, SCORES, METRICS = "run.json", "config.json", "data.json", "scores.json", "metrics.jsonl"
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 CHECKPOINTS, BEST = "checkpoints", "best"
+RESUMED = "resumed.jsonl"
 FORMAT = 1
 MAX_LABELS = 1 << 20
 

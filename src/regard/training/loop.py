@@ -8,6 +8,7 @@ and a run that was killed and resumed ends in the same weights, bit for bit, as 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from regard.core.types import PAD
 from regard.data.batching import Drawn, Place
 from regard.models.base import Writer
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
+from regard.tasks.run_files import RESUMED
 from regard.training.averaging import MovingAverage, mean_of
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
@@ -126,6 +128,8 @@ class Trainer:
                 where, "its state is not of this version", "Use the version of regard that wrote it"
             ) from None
         self.saved_step = newest
+        with contextlib.suppress(OSError), open(self.folder / RESUMED, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": newest, "event": "resumed"}) + "\n")  # for who looks at the curves
         self.report.say(f"Going on after step {newest}.")
 
     def run(self) -> int | None:

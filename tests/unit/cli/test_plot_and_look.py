@@ -40,7 +40,7 @@ def test_curves_are_drawn_from_a_log(command, tmp_path, monkeypatch):
     [
         (["picture"], "there is no picture 'picture'"),
         (["heads", "--part", "encoder.cross"], "Give one of: encoder.self, decoder.self, decoder.cross"),
-        (["head", "--layer", "9"], "no layer 8"),
+        (["head", "--layer", "9"], "no layer 9. Give 1 to 5"),
         (["curves"], "it has no log of training"),
         (["alignment", "x" * 30_000], "can be looked at"),
     ],

@@ -96,6 +96,14 @@ def test_a_greedy_search_is_shown_with_a_second_hypothesis(task):
     assert tree["width"] == 2
 
 
+def test_scores_with_coverage_are_not_made_up(task, tokenizers):
+    covering = Translator(task.model, tokenizers, SearchConfig(beam=3, max_extra=4, max_ratio=1.0, coverage=0.2))
+    found = make_trace(covering, "the animal is wide", target="it is").beam()
+    assert "</s>" in [node["token"] for node in found["nodes"]]
+    assert all(node["score"] is None for node in found["nodes"])
+    assert "coverage" in found["formula"]
+
+
 def test_sampling_has_no_tree(task, tokenizers):
     sampling = Translator(task.model, tokenizers, SearchConfig(method="sample", max_extra=4))
     with pytest.raises(ModelError, match="no single beam"):

@@ -45,7 +45,7 @@ def test_words_and_relations_come_from_the_columns(parsed):
     assert second.relations == [("nsubj", 0, 1), ("obj", 2, 1)]
 
 
-@pytest.mark.parametrize("content", ["a b c\n\n", "1\tx\t_\t_\t_\t_\tq\tobj\t_\t_\n\n"])
+@pytest.mark.parametrize("content", ["a b c\n\n", *(f"1\tx\t_\t_\t_\t_\t{head}\tobj\t_\t_\n\n" for head in ("q", "9"))])
 def test_other_files_are_refused(tmp_path, content):
     (tmp_path / "bad").write_text(content)
     with pytest.raises(DataError, match="CoNLL-U"):

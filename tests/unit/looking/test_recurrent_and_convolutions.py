@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.core.errors import ModelError
-from regard.core.types import pad_rows
+from regard.core.types import EOS, pad_rows
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.looking.recurrent import gates
 from regard.looking.tracing import make_trace
@@ -68,6 +68,30 @@ def test_every_layer_has_a_row_for_each_token(name, tokenizers):
         for values in layer.values.values():
             assert values.shape == (len(trace.text(layer.tokens).tokens), layer.to_plain()["width"])
             assert np.isfinite(values).all()
+
+
+@pytest.mark.parametrize("name", ["sutskever", "gnmt"])
+def test_gates_of_a_decoder_begin_with_the_state_that_it_was_given(name, tokenizers):
+    task = Translator(model(name, tokenizers, **SIZES[name]), tokenizers, SearchConfig(beam=1))
+    for parameter in task.model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    layers = make_trace(task, "the animal is wide", target="it is tired").recurrent()
+    decoders = [layer for layer in layers.values() if layer.tokens == "input" and "cell" in layer.values]
+    assert decoders
+    for layer in decoders:
+        found = layer.values
+        np.testing.assert_allclose(found["output gate"] * np.tanh(found["cell"]), found["state"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sutskever", "luong"])
+def test_a_text_that_was_cut_has_as_many_rows_as_tokens(name, tokenizers):
+    task = Translator(model(name, tokenizers, **SIZES[name]), tokenizers, SearchConfig(beam=1, max_length=3))
+    with torch.no_grad():
+        task.model.output.bias[EOS] = -50.0
+    trace = make_trace(task, "the animal is wide")
+    assert not trace.finished
+    for layer in trace.recurrent().values():
+        assert len(layer.values["state"]) == len(trace.text(layer.tokens).tokens)
 
 
 def test_what_is_read_backwards_is_shown_in_the_order_of_the_text(tokenizers):

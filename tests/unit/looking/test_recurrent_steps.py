@@ -18,6 +18,8 @@ CASES = {
     "bahdanau": ("bahdanau", {"embedding": 8, "width": 6}),
     "luong-general": ("luong", {"embedding": 8, "width": 6, "layers": 2, "score": "general"}),
     "luong-dot": ("luong", {"embedding": 8, "width": 6, "layers": 1, "score": "dot", "input_feeding": False}),
+    "luong-concat": ("luong", {"embedding": 8, "width": 6, "score": "concat"}),
+    "luong-location": ("luong", {"embedding": 8, "width": 6, "score": "location"}),
     "luong-local-m": ("luong", {"embedding": 8, "width": 6, "attention": "local-m", "window": 1}),
     "luong-local-p": ("luong", {"embedding": 8, "width": 6, "attention": "local-p", "window": 2}),
     "gnmt-previous": ("gnmt", {"width": 6, "layers": 2, "query": "previous"}),
@@ -48,16 +50,30 @@ def test_the_steps_lead_to_the_recorded_weights(case, row, tokenizers):
     trace = make_trace(task, "the animal is wide", target="it is tired")
     steps = {step.name: step for step in trace.steps("decoder.cross", 0, 0, row)}
     found = {f"{name}.{shown.name}": shown.values for name, step in steps.items() for shown in step.tensors}
-    np.testing.assert_array_equal(found["softmax.weights"], trace.head("decoder.cross", 0, 0)[row])
-    np.testing.assert_allclose(found["sum.c"], found["softmax.weights"] @ found["project.v"], atol=1e-5)
+    np.testing.assert_allclose(found["softmax.weights"].sum(), 1, atol=1e-5)
+    weights = found.get("gaussian.weights", found["softmax.weights"])
+    np.testing.assert_array_equal(weights, trace.head("decoder.cross", 0, 0)[row])
+    np.testing.assert_allclose(found["sum.c"], weights @ found["project.v"], atol=1e-5)
+    assert ("gaussian" in steps) == (case == "luong-local-p")
+    if "gaussian" in steps:
+        np.testing.assert_allclose(found["softmax.weights"] * found["gaussian.Gaussian"], weights, atol=1e-5)
     score = task.model.score
-    q, k = found["project.q"].astype(np.float64), found["project.k"].astype(np.float64)
+    assert ("project.k" in found) == (case != "luong-location")  # which places alone decide
+    q, k = found["project.q"].astype(np.float64), found.get("project.k", np.zeros(0)).astype(np.float64)
     if case.startswith(("bahdanau", "gnmt")):  # keys are U h already
         w, v = score.query.weight.detach().double().numpy(), score.v.detach().double().numpy()
         np.testing.assert_allclose(found["score.scores"], np.tanh(w @ q + k) @ v, atol=1e-5)
-        assert steps["score"].formula == "sⱼ = vᵀ tanh(W q + U kⱼ)"
-    elif case == "luong-dot":
+        assert steps["score"].formula == "sⱼ = vᵀ tanh(W q + kⱼ),  kⱼ = U hⱼ"
+    elif case in ("luong-dot", "luong-general"):  # W is in the keys
         np.testing.assert_allclose(found["score.scores"], k @ q, atol=1e-5)
+    assert steps["vocabulary"].chosen == trace.target.tokens[row]  # type: ignore[union-attr]
+    (scored,) = task.score(["the animal is wide"], ["it is tired"])
+    names = steps["vocabulary"].tensors[-1].names or []
+    if steps["vocabulary"].chosen in names:
+        place = names.index(str(steps["vocabulary"].chosen))
+        assert found["vocabulary.log-probabilities"][place] == pytest.approx(scored.token_log_probs[row], abs=1e-4)
+    logits, log_probs = found["vocabulary.logits"], found["vocabulary.log-probabilities"]
+    np.testing.assert_allclose(logits - logits[0], log_probs - log_probs[0], atol=1e-4)
     if "local" in case:
         seen = found["mask.allowed"] > 0
         assert not found["softmax.weights"][~seen].any()

@@ -50,6 +50,14 @@ def test_the_weights_inside_are_the_models_own(page, task):
     assert not any("ponder" in address for address in answers)  # what a model lacks is left out
 
 
+def test_it_opens_on_its_own_sentence_with_the_tables_of_positions(page):
+    answers = inside(page)
+    assert answers["GET /api/models"]["json"]["models"][0]["sentence"] == "I am tired."
+    for table in answers["GET /api/models/0/positions"]["json"]["tables"]:
+        _, numbers = unframed(base64.b64decode(answers[f"GET /api/models/0/positions/{table['name']}"]["base64"]))
+        assert list(numbers.shape) == table["shape"]
+
+
 def test_only_its_own_script_may_run(page):
     (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
     assert "default-src 'none'" in policy

@@ -147,12 +147,39 @@ def test_other_names_of_this_machine_are_refused(session):
         assert client.get("/api/models").status_code == 200
 
 
+def test_other_pages_cannot_make_it_work(session):
+    with TestClient(make_app(session), base_url="http://127.0.0.1:8000") as client:
+        for origin, status in (
+            ("http://127.0.0.1:8000", 422),
+            ("http://evil.example", 403),
+            ("null", 403),
+            ("http://[", 403),
+        ):
+            answer = client.post("/api/traces", json={"text": " "}, headers={"origin": origin})
+            assert answer.status_code == status
+
+
 def test_curves_are_the_rows_of_the_log(tmp_path, session):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.5}\n{"step": 2, "lo')
     mine = Session([None], device="cpu")
     mine.models[0].folder = tmp_path
     with TestClient(make_app(mine)) as client:
         assert client.get("/api/models/0/curves").json() == {"rows": [{"step": 1, "loss": 2.5}], "finished": True}
+        (tmp_path / "resumed.jsonl").write_text('{"step": 1, "event": "resumed"}\n')
+        assert client.get("/api/models/0/curves").json()["rows"][-1] == {"step": 1, "event": "resumed"}
+
+
+def test_models_of_the_same_name_are_told_apart(tmp_path):
+    places = [tmp_path / "a" / "run", tmp_path / "b" / "run", tmp_path / "c", None]
+    names = [model.name for model in Session(places, device="cpu").models]
+    assert names == ["a/run", "b/run", "c", "tatoeba-en-de"]
+
+
+def test_a_live_curve_ends_with_the_server(tmp_path):
+    session = Session([None], device="cpu")
+    session.ended = True
+    with TestClient(make_app(session)) as client:
+        assert client.get("/api/models/0/curves/live").text == ""
 
 
 def test_a_folder_that_vanished_is_said(tmp_path):
@@ -160,9 +187,9 @@ def test_a_folder_that_vanished_is_said(tmp_path):
     with TestClient(make_app(gone)) as client:
         (model,) = client.get("/api/models").json()["models"]
         assert model["name"] == "gone"
-        answer = client.post("/api/traces", json={"text": "a"})
-        assert answer.status_code == 422
-        assert "not there any more" in answer.json()["error"]["what"]
+        for answer in (client.post("/api/traces", json={"text": "a"}), client.get("/api/models/0/curves")):
+            assert answer.status_code == 422
+            assert "not there any more" in answer.json()["error"]["what"]
 
 
 def test_position_tables_are_the_models_own(client):
@@ -179,6 +206,7 @@ def test_position_tables_are_the_models_own(client):
 def test_words_have_neighbours_analogies_and_a_place(client):
     near = client.post("/api/words/near", json={"word": "house", "top": 3}).json()["near"]
     assert len(near) == 3
+    assert len(client.post("/api/words/near", json={"word": "house", "top": None}).json()["near"]) == 10
     answers = client.post("/api/words/analogy", json={"a": "he", "b": "his", "c": "she"}).json()["near"]
     assert not {"he", "his", "she"} & {one["word"] for one in answers}
     found = client.get("/api/words/map?words=house+street+he+she").json()
@@ -195,6 +223,10 @@ def test_a_translation_goes_on_from_a_prefix(client):
     found = client.post("/api/translations", json=body).json()["hypotheses"]
     assert len(found) > 1
     assert all(one["text"].startswith("Wir") for one in found)
+    for text, says in (("tired " * 3000, "can be looked at"), (" ", "it is empty")):
+        answer = client.post("/api/translations", json={**body, "text": text})
+        assert answer.status_code == 422
+        assert says in answer.json()["error"]["what"]
     for prefix, says in (("Wir", "not a list"), (["▁Wi", 3], "not a list"), (["qqq"], "no token")):
         answer = client.post("/api/translations", json={**body, "prefix": prefix})
         assert answer.status_code in (400, 422)
@@ -218,9 +250,12 @@ def test_steps_come_in_one_frame(client, trace):
 def test_a_run_is_evaluated_on_its_own_test_text(client, session, monkeypatch):
     monkeypatch.setattr("regard.looking.evaluation.MOST_SENTENCES", 12)
     found = client.get("/api/models/0/evaluation").json()
-    assert len(found["sentences"]) == 12
+    count = len(found["sentences"])
+    assert 6 <= count <= 12 < found["of"]
+    words = [len(one["source"].split()) for one in found["sentences"]]
+    assert max(words) > 2 * min(words)  # from all over the text, which is sorted by length
     assert found["sentences"][0]["chrf"] <= found["sentences"][-1]["chrf"]
-    assert sum(one["sentences"] for one in found["lengths"]) == 12
+    assert sum(one["sentences"] for one in found["lengths"]) == count
     assert session.models[0].evaluation == found
 
 

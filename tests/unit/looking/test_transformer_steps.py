@@ -10,6 +10,7 @@ import torch
 
 from regard.core.errors import ModelError
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+from regard.looking.positions import position_tables
 from regard.looking.steps import to_frame
 from regard.looking.tracing import make_trace
 from regard.models.base import MODELS, build_model
@@ -120,7 +121,7 @@ def test_the_last_layer_ends_in_words(norm, tokenizers):
     (scored,) = task.score(["the animal is wide"], ["it is tired"])
     best = {
         name: value
-        for shown in steps[-1].tensors[1:2]
+        for shown in steps[-1].tensors[2:3]
         for name, value in zip(shown.names or [], shown.values, strict=True)
     }
     first = trace.target.tokens[0]  # type: ignore[union-attr]
@@ -157,8 +158,9 @@ def test_readers_are_taken_apart_too(tokenizers):
         source_vocabulary=size, target_vocabulary=size, shared=True,
     ).eval()  # fmt: skip
     trace = make_trace(MaskedText(bert, tokenizers), "the animal is tired")
-    assert trace.source.tokens[0] == "<s>"
-    assert trace.source.tokens[-1] == "</s>"
+    assert trace.source.tokens[0] == "[CLS]"
+    assert trace.source.tokens[-1] == "[SEP]"
+    assert position_tables(bert)["positions"].shape == (20, 16)
     found = tensors(trace.steps("reader.self", 1, 0, 2))
     np.testing.assert_allclose(found["softmax.weights"], trace.head("reader.self", 1, 0)[2], atol=1e-6)
     config = MODELS.get("transformer-tagger").Config(width=16, layers=1, heads=2)

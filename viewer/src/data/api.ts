@@ -58,6 +58,8 @@ export interface CurveRow {
 }
 
 export interface EvaluationAnswer {
+  /** How many sentences the whole text has. */
+  of?: number;
   lengths: { label: string; bleu: number; low: number; high: number; sentences: number }[];
   sentences: { source: string; reference: string; written: string; chrf: number }[];
 }

@@ -1,6 +1,6 @@
 // View 6: which translations were tried, kept and dropped.
 import { useMemo } from "preact/hooks";
-import { api } from "../data/api";
+import { api, source } from "../data/api";
 import { useResource } from "../data/resource";
 import type { Beam } from "../data/types";
 import { go, link } from "../state";
@@ -11,7 +11,8 @@ import { layoutBeam } from "./beam_layout";
 import { NodePanel } from "./beam_node";
 import { BeamTree, paintTree, treeSize } from "./beam_tree";
 
-const WIDTHS = ["1", "2", "3", "4", "5", "8", "10"].map((width) => [width, width] as const);
+/** A tree has at least two branches. */
+const WIDTHS = ["2", "3", "4", "5", "8", "10"].map((width) => [width, width] as const);
 
 export function BeamView({ model, trace }: ViewProps) {
   const data = useResource(trace.id, () => api.beam(trace.id));
@@ -34,12 +35,14 @@ function BeamPicture({ beam, modelId, text }: { beam: Beam; modelId: string; tex
   return (
     <>
       <div class="controls">
-        <Choice
-          label="Beam width"
-          value={link.value.beam ?? String(beam.width)}
-          options={withCurrent(beam.width)}
-          onChange={(value) => go({ beam: value, node: null })}
-        />
+        {source.live ? (
+          <Choice
+            label="Beam width"
+            value={String(beam.width)}
+            options={withCurrent(beam.width)}
+            onChange={(value) => go({ beam: value, node: null })}
+          />
+        ) : null}
         <ul class="key" aria-label="Meaning of the marks">
           <li>
             <i class="k-kept" />

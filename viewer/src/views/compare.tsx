@@ -108,7 +108,7 @@ function Aligned({ trace, name }: { trace: Trace; name: string }) {
 }
 
 function AlignedMatrix({ values, rows, columns, name }: { values: Float32Array; rows: string[]; columns: string[]; name: string }) {
-  const look = useMemo(() => ({ values, rows, columns, scale: weightScale(values, true) }), [values, rows, columns]);
+  const look = useMemo(() => ({ values, rows, columns, scale: weightScale(values, false) }), [values, rows, columns]);
   const chosen = {
     row: wholeNumber(link.value, "row", 0, 0, rows.length - 1),
     column: wholeNumber(link.value, "col", 0, 0, columns.length - 1),

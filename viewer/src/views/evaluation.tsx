@@ -16,10 +16,15 @@ export function EvaluationView({ model }: ViewProps) {
   const data = useResource(model.id, () => api.evaluation(model.id));
   return (
     <>
-      <Title name="Evaluation">BLEU by the length of the source, and every sentence of the test.</Title>
+      <Title name="Evaluation">BLEU by the length of the source, and sentence by sentence.</Title>
       <Loaded from={data} waiting="The model translates its test text. This can take some minutes.">
         {(value) => (
           <>
+            {value.of !== undefined && value.of > value.sentences.length ? (
+              <p class="hint">
+                {value.sentences.length} of the {value.of} sentences of the test text, evenly spaced. All of them: regard evaluate.
+              </p>
+            ) : null}
             <Lengths lengths={value.lengths} />
             <Sentences sentences={value.sentences} />
           </>

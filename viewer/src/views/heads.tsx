@@ -78,7 +78,8 @@ function HeadPictures(props: { trace: Trace; part: Part; layer: number; heads: n
   const row = Math.min(props.row, rows.length - 1);
   const line = useMemo(() => meanOf(weights.map((one) => rowOf(one, columns.length, row))), [weights, row, columns]);
   const same = part.rows === part.columns;
-  const threshold = Number(link.value.threshold ?? 0.05);
+  const asked = Number(link.value.threshold ?? 0.05);
+  const threshold = Number.isFinite(asked) ? asked : 0.05;
   const best = largest(line, 1)[0] ?? 0;
   const pick = (index: number) => go({ row: index });
   return (
