@@ -294,7 +294,7 @@ def measure(case: Case, args: argparse.Namespace) -> dict[str, Any]:
         run()
     wrong = {len(text) for run in runs.values() for text in run()} - {args.tokens} if case.steps else set()
     if wrong:
-        raise SystemExit(f"{case.name}: texts of {sorted(wrong)} tokens instead of {args.tokens}")
+        raise RuntimeError(f"texts of {sorted(wrong)} tokens instead of {args.tokens}")
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(args.rounds):
         for name in sorted(runs, reverse=bool(number % 2)):
@@ -319,9 +319,14 @@ def main() -> None:
     machine = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
     about = {"machine": machine, "torch": torch.__version__, "numbers": str(numbers(args)), **vars(args)}
     print(json.dumps(about), flush=True)
-    rows = []
+    rows, failed = [], []
     for case in cases(args):
-        rows.append(measure(case, args))
+        try:
+            rows.append(measure(case, args))
+        except Exception as error:  # the others are still worth their time
+            print(json.dumps({"case": case.name, "error": f"{type(error).__name__}: {error}"[:400]}), flush=True)
+            failed.append(case.name)
+            continue
         print(json.dumps(rows[-1]), flush=True)
     print(f"\n{'case':34} {'tokens/s':>11} {'ms/step':>9} {'peer':>13} {'tokens/s':>11} {'ratio':>7}")
     for row in rows:
@@ -330,6 +335,8 @@ def main() -> None:
         if "peer" in row:
             line += f" {row['peer']:>13} {row['peer_tokens_per_second']:>11,.0f} {row['ratio']:>7.2f}"
         print(line)
+    if failed:
+        raise SystemExit(f"failed: {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -173,6 +173,8 @@ def point(a: argparse.Namespace, work: str, shape: Shape) -> dict[str, Any]:
         found = measure(step, shape, device, a.seconds)
     except torch.OutOfMemoryError:
         return {"error": "out of memory"}
+    except RuntimeError as error:  # the other points are still worth their time
+        return {"error": str(error)[:400]}
     peak = torch.cuda.max_memory_reserved() if device.type == "cuda" else max(0, peak_bytes() - before)
     return {**found, "memory_gb": round(peak / 1e9, 3)}
 

@@ -31,10 +31,31 @@ MOST_VOCABULARY = 1 << 20
 
 @cache
 def usable(device: str, vocabulary: int) -> bool:
-    """Whether the kernel runs on a kind of device."""
+    """Whether the kernel runs on a kind of device, and rightly: it is tried once."""
     if triton is None or device != "cuda" or not 2 <= vocabulary <= MOST_VOCABULARY:
         return False
-    return torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0)
+    return torch.version.cuda is not None and torch.cuda.get_device_capability() >= (8, 0) and _works(device)
+
+
+@cache
+def _works(device: str) -> bool:
+    try:
+        with torch.inference_mode(), torch.autocast(device, enabled=False):
+            return _is_right(torch.device(device))
+    except Exception:  # whatever keeps a compiler from working (Triton needs one for C, too): there is another way
+        return False
+
+
+def _is_right(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> bool:
+    generator = torch.Generator(device).manual_seed(1)
+    logits = torch.randn((3, 1000), device=device, generator=generator).to(dtype)
+    bias = torch.randn(1000, device=device, generator=generator)
+    target = torch.tensor([5, PAD, 999], device=device)
+    z, real = logits.float() + bias, target != PAD
+    d_z = (z.softmax(-1) - 0.9 * (torch.arange(1000, device=device) == target[:, None])) * real[:, None]
+    lse, right = cross_entropy_in_place(logits, bias, target, 0.1)
+    pairs = ((lse, z.logsumexp(-1) * real), (right, z.gather(1, target[:, None])[:, 0] * real), (logits.float(), d_z))
+    return all(bool((found - expected).abs().max() < 5e-3) for found, expected in pairs)
 
 
 def cross_entropy_in_place(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from regard.core.cuda_graphs import recording
 from regard.search.config import SearchConfig
 from regard.search.step import Begun, Entry, Step
 
@@ -50,7 +51,7 @@ class CudaCapture:
 
     def record(self, function: Callable[[], None], tensors: list[Tensor]) -> Callable[[], None]:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+        with recording(graph, self.pool):
             function()
         self.pool = graph.pool()
         return graph.replay

@@ -96,7 +96,8 @@ class Gradients:
         self.recordings: dict[tuple, _Recording] = {}
         self.pool: Any = None
         size = sum(p.numel() * p.element_size() for p in self.trained)
-        self.most = MOST_GRAPHS if finish is not None else min(MOST_GRAPHS, MOST_GRADIENT_BYTES // max(1, size))
+        self.room = MOST_GRAPHS if finish is not None else min(MOST_GRAPHS, MOST_GRADIENT_BYTES // max(1, size))
+        self.most = self.room
         self.fitting: dict[tuple, int] = {}  # rows that fit into memory at once, of shapes that do not as a whole
         self.split = 0  # batches that were cut
 
@@ -125,11 +126,17 @@ class Gradients:
         self.seen.add(shape)
         return self._in_pieces(batch, scale, auxiliary, shape)
 
+    def forget(self) -> None:
+        """Drops the carried state, and all recordings with it: they read and write it where it is."""
+        self.carried.state, self.pool, self.most = None, None, self.room
+        self.recordings.clear()
+        self.seen.clear()
+
     def _in_pieces(self, batch: Batch, scale: float, auxiliary: float, shape: tuple) -> Computed:
         """All rows at once, or as many at a time as fit into memory."""
         count, begin, sums = len(batch.target_in), 0, []
         rows = self.fitting.get(shape, count)
-        factor = torch.tensor(scale, device=self.device)
+        factor = torch.full((), scale, device=self.device)  # torch.tensor would wait for the device
         while begin < count:
             place = slice(begin, min(begin + rows, count)) if rows < count else WHOLE
             held = [p.grad for p in self.parameters]
@@ -201,7 +208,7 @@ class Gradients:
 
     def _capture(self, batch: Batch, scale: float, auxiliary: float) -> _Recording:
         inputs = [t.clone() for t in (*batch.source, batch.target_in, batch.target_out)]
-        inputs.append(torch.tensor(scale, device=inputs[0].device))
+        inputs.append(torch.full((), scale, device=inputs[0].device))
         source: Padded = type(batch.source)(inputs[0], inputs[1])
         static = Batch(source, inputs[2], inputs[3], batch.rows)
         for p in (*self.parameters, *self.trained):

@@ -104,7 +104,7 @@ class Probe:
     def memory(self, batches: Sequence[Batch], factor: float = 1.0) -> MemoryUse | None:
         """At the largest batch, with `factor` times its rows; None where it does not fit."""
         gradients = self.trainer.gradients
-        gradients.carried.state = None  # of another number of rows
+        gradients.forget()  # of another number of rows
         split = gradients.split
         self._begin()
         try:
@@ -115,7 +115,7 @@ class Probe:
         except TrainingError:
             return None
         finally:
-            gradients.carried.state = None
+            gradients.forget()
         if gradients.split > split:
             return None
         weights, optimizer = self._weights + self._lowered, _bytes(self.trainer.optimizer.tensors().values())

@@ -7,6 +7,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from regard.core.cuda_graphs import recording
+
 T = TypeVar("T")
 
 
@@ -18,25 +20,10 @@ class Recorded(Generic[T]):
 
     def __init__(self, work: Callable[[], T], pool: Any = None):
         self.graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(self.graph, pool=pool):
-                self.result = work()
-        except RuntimeError as error:  # the end of a recording that failed hides why it did
-            if is_out_of_memory(error) and not isinstance(error, torch.OutOfMemoryError):
-                raise torch.OutOfMemoryError(str(error)) from None
-            raise
+        with recording(self.graph, pool):
+            self.result = work()
         self.pool = self.graph.pool()
         self.replay()
 
     def replay(self) -> None:
         self.graph.replay()
-
-
-def is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether an error is, or was raised on the way out of, one of too little memory."""
-    seen = 0
-    while error is not None and seen < 20:
-        if isinstance(error, torch.OutOfMemoryError):
-            return True
-        error, seen = error.__cause__ or error.__context__, seen + 1
-    return False

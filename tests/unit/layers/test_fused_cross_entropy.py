@@ -95,6 +95,18 @@ def test_padding_in_the_middle_of_a_chunk_gets_no_gradient(monkeypatch):
 
 def test_the_kernel_is_for_gpus():
     assert not fused_cross_entropy.usable("cpu", 100)
+    if torch.cuda.is_available():
+        assert fused_cross_entropy.usable("cuda", 100) == (fused_cross_entropy.triton is not None)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "works"), [(in_place, True), (Mock(side_effect=RuntimeError("no compiler")), False)]
+)
+def test_a_kernel_that_does_not_run_is_not_used(monkeypatch, kernel, works):
+    monkeypatch.setattr(fused_cross_entropy, "cross_entropy_in_place", kernel)
+    fused_cross_entropy._works.cache_clear()
+    assert fused_cross_entropy._works("cpu") == works
+    fused_cross_entropy._works.cache_clear()
 
 
 KERNEL = """
@@ -154,6 +166,8 @@ def test_the_kernel_by_tritons_interpreter():
         timeout=120,
         check=False,
     )
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("Triton's interpreter (3.6) does not get on with numpy 2.4")
     assert done.stdout.strip() == "equal", done.stderr
 
 

@@ -171,6 +171,24 @@ def test_no_room_for_a_recording_means_no_recording():
             torch.testing.assert_close(a, b)
 
 
+def test_recordings_go_with_the_state_that_they_carry_on():
+    """They read and write it where it is: once it is dropped, they would spoil whatever came there."""
+    torch.manual_seed(0)
+    config = build(MODELS.get("lstmlm").Config, {"name": "lstmlm", "width": 8, "dropout": 0.0}, "model")
+    model = build_model("lstmlm", config, source_vocabulary=V, target_vocabulary=V, shared=True).train()
+    subject = Gradients(model, contextlib.nullcontext, record=True, recorder=Replayed)
+    first = []
+    for _ in range(2):
+        for p in model.parameters():
+            p.grad = None
+        subject.forget()
+        assert not subject.recordings
+        first.append(float(subject(batches(1)[0], 0.1).loss))
+        assert float(subject(batches(1)[0], 0.1).loss) != first[0], "the state has gone on"
+        assert len(subject.recordings) == 1
+    assert first[0] == first[1]
+
+
 def gradients_of(model: Writer, subject: Gradients) -> list[torch.Tensor]:
     subject(batches(1)[0], 0.1)
     found = [p.grad.clone() for p in model.parameters()]  # type: ignore[union-attr]
