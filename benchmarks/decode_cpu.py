@@ -219,7 +219,18 @@ def by_torch(run: Path) -> Any:
     return regard.load(run, "cpu", engine="torch")
 
 
-TORCH: dict[str, Callable[[Path], Any]] = {"float32": by_torch}  # a faster form of the torch path is one more entry
+def by_torch_in_int8(run: Path) -> Any:
+    """The same with matrices of 8-bit integers."""
+    from regard.layers.int8_linear import quantise, why_not
+    from regard.tasks.translation import Translator
+
+    if (reason := why_not()) is not None:
+        raise SystemExit(f"int8 by torch: {reason}")
+    plain = by_torch(run)
+    return Translator(quantise(plain.model.eval()), plain.tokenizers, plain.search, device="cpu", folder=run)
+
+
+TORCH: dict[str, Callable[[Path], Any]] = {"float32": by_torch, "int8": by_torch_in_int8}
 
 
 def words() -> list[str]:
