@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { source } from "./data/api";
 import { count } from "./math";
 import { tryAgain } from "./retry";
-import { go, link, model, models, text, traceProblem, tracing } from "./state";
+import { go, link, model, models, text, trace, traceProblem, tracing } from "./state";
 
 const DOES: Record<string, string> = {
   translates: "translates",
@@ -13,6 +13,8 @@ const DOES: Record<string, string> = {
   fills: "fills gaps",
   embeds: "knows words",
 };
+
+const LONGEST = 400;
 
 export function SentenceForm() {
   const [typed, setTyped] = useState(text.value);
@@ -37,6 +39,7 @@ export function SentenceForm() {
   };
   const of = model.value;
   const translates = of?.does === "translates";
+  const said = trace.value?.answer;
   return (
     <form
       class="sentence"
@@ -110,6 +113,11 @@ export function SentenceForm() {
             <input id="target" type="text" value={target} dir="auto" onInput={(event) => setTarget(event.currentTarget.value)} />
           </label>
         </details>
+      ) : null}
+      {said ? (
+        <p class="about answer" dir="auto">
+          It answers: <b>{said.length > LONGEST ? `${said.slice(0, LONGEST)}…` : said}</b>
+        </p>
       ) : null}
     </form>
   );

@@ -36,6 +36,7 @@ class Trace:
     parts: dict[str, Part]
     input: ShownText | None = None
     alignment: np.ndarray | None = None  # target by source
+    answer: str | None = None  # a translation, labels, tags
     score: float | None = None
     log_prob: float | None = None
     finished: bool = True
@@ -57,6 +58,7 @@ class Trace:
             "parts": [part.to_plain() for part in self.parts.values()],
             "alignment": self.alignment is not None,
             "finished": self.finished,
+            "answer": self.answer,
             "score": self.score,
             "log_prob": self.log_prob,
             "statistics": {name: statistics(part) for name, part in self.parts.items()},

@@ -22,6 +22,7 @@ from regard.tasks.masked import MaskedText
 from regard.tasks.tagging import TextTagger
 from regard.tasks.translation import Translator
 
+SHOWN_LABELS = 5
 MOST_TOKENS = 1024  # of a sentence that is looked at
 BEGIN, END = "<s>", "</s>"
 BERT_MARKS = ("[CLS]", "[SEP]")
@@ -94,6 +95,7 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
         input=ShownText.of(task.tokenizers.target, written, target_ids[: kept - 1], before=[BEGIN]),
         parts=parts,
         alignment=alignment,
+        answer=written,
         score=score,
         log_prob=sum(own[:kept]),
         finished=finished,
@@ -175,4 +177,13 @@ def _read(task: Any, text: str) -> Trace:
     marks = around.pop() if len(around) == 1 else 0  # what the model reads around the text: of BERT, [CLS] and [SEP]
     begin, end = BERT_MARKS if str(getattr(task.model.config, "name", "")).startswith("bert") else (BEGIN, END)
     shown = ShownText.of(task.tokenizer, text, ids, before=[begin] if marks else [], after=[end] if marks == 2 else [])
-    return Trace(shown, None, parts, model=task.model, again=lambda: again(Recorder()))
+    return Trace(shown, None, parts, answer=_answer(task, text), model=task.model, again=lambda: again(Recorder()))
+
+
+def _answer(task: Any, text: str) -> str | None:
+    """The likeliest labels of a text, or the tags of its words; None where a model gives neither, or needs a second text."""
+    if isinstance(task, TextTagger):
+        return " ".join(f"{one.word}/{one.tag}" for one in task.tag(text))
+    if isinstance(task, TextClassifier) and not task.two_texts:
+        return ", ".join(f"{one.label} {one.probability:.1%}" for one in task.guesses([text], top=SHOWN_LABELS)[0])
+    return None

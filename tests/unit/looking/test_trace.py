@@ -16,7 +16,9 @@ from regard.looking.trace import shrunk, statistics
 from regard.looking.tracing import MOST_TOKENS, make_trace
 from regard.models.base import MODELS, Recorder, build_model
 from regard.search.config import SearchConfig
+from regard.tasks.classification import TextClassifier
 from regard.tasks.language_model import TextModel
+from regard.tasks.tagging import TextTagger
 from regard.tasks.translation import Translator
 
 TEXT = ["the animal is tired", "the street is wide", "it was too tired"] * 2
@@ -157,3 +159,19 @@ def test_statistics_tell_heads_apart():
     assert row[1]["diagonal"] == 1.0
     assert row[2]["diagonal"] < 0.3
     assert [round(one["first"], 3) for one in row] == [0.125, 0.125, 1.0]
+
+
+def test_the_answer_is_what_the_model_says(tokenizers):
+    size = tokenizers.source.size
+    task = translator("transformer", tokenizers)
+    assert make_trace(task, "the street is wide").answer == task.translate("the street is wide")
+    config = MODELS.get("transformer-tagger").Config(width=16, layers=1, heads=2)
+    tagger = build_model("transformer-tagger", config, source_vocabulary=size, target_vocabulary=3, shared=False).eval()
+    tags = TextTagger(tagger, tokenizers, ["N", "V"])
+    answer = make_trace(tags, "the animal").header()["answer"]
+    assert answer == " ".join(f"{one.word}/{one.tag}" for one in tags.tag("the animal"))
+    config = MODELS.get("kim").Config(width=8, maps=3)
+    kim = build_model("kim", config, source_vocabulary=size, target_vocabulary=3, shared=False).eval()
+    labels = TextClassifier(kim, tokenizers, ["good", "bad"])
+    best = labels.classify("the animal")
+    assert str(make_trace(labels, "the animal").answer).startswith(f"{best.label} {best.probability:.1%}, ")

@@ -70,6 +70,8 @@ export interface Trace {
   finished: boolean;
   score: number | null;
   log_prob: number | null;
+  /** What the model answers: a translation, labels, tags. */
+  answer?: string | null;
   statistics: Record<string, HeadStatistics[][]>;
   heads_say?: Record<string, (string | null)[][]> | null;
   /** Of each relation, how often one fixed distance is right. */
