@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.core.errors import ModelError
 from regard.layers.convolution import windows
 from regard.looking.part import Part
-from regard.looking.steps import Shown, Step
+from regard.looking.steps import Shown, Step, numbers
 
 HALVED = 0.5**0.5
 
@@ -44,9 +44,9 @@ def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: i
     keys, values = memory.z[0], memory.values[0]
     scores = keys @ query
     weights = part.weights[layer, 0, row]
-    if not np.allclose(_numbers(scores.softmax(0)), weights, atol=1e-5):
+    if not np.allclose(numbers(scores.softmax(0)), weights, atol=1e-5):
         raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
-    products = weights[:, None] * _numbers(values)
+    products = weights[:, None] * numbers(values)
     added = parts.out((values * scores.softmax(0)[:, None]).sum(0)[None])[0]
     return [
         Step(
@@ -54,21 +54,21 @@ def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: i
             "A window of words through gates",
             "h = A ⊗ σ(B),  [A B] = W x + b",
             "What the layer makes of the last words: A, let through by the gate σ(B).",
-            [Shown("A", _numbers(a)), Shown("gate", _numbers(b.sigmoid())), Shown("h", _numbers(h))],
+            [Shown("A", numbers(a)), Shown("gate", numbers(b.sigmoid())), Shown("h", numbers(h))],
         ),
         Step(
             "project",
             "1 The layer asks",
             "q = (W h + b + g) √½,  kⱼ = zⱼ,  vⱼ = (zⱼ + eⱼ) √½ √m",
             "g is the embedding of the last word, z what the encoder gave, e the embeddings that it read, m the source's length.",
-            [Shown("q", _numbers(query)), Shown("k", _numbers(keys), "keys"), Shown("v", _numbers(values), "keys")],
+            [Shown("q", numbers(query)), Shown("k", numbers(keys), "keys"), Shown("v", numbers(values), "keys")],
         ),
         Step(
             "score",
             "2 Score",
             "sⱼ = q · kⱼ",
             "How well the query fits each key.",
-            [Shown("scores", _numbers(scores), "keys")],
+            [Shown("scores", numbers(scores), "keys")],
         ),
         Step(
             "softmax",
@@ -89,10 +89,6 @@ def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: i
             "6 Sum",
             "c = Σ αⱼ vⱼ,  (h + W c) √½",
             "The context, and what the layer gives on, before its own input is added.",
-            [Shown("c", products.sum(0)), Shown("given on", _numbers((h + added) * HALVED))],
+            [Shown("c", products.sum(0)), Shown("given on", numbers((h + added) * HALVED))],
         ),
     ]
-
-
-def _numbers(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.core.errors import ModelError
 from regard.layers.attention.windows import gaussian, window_keep
 from regard.looking.part import Part
-from regard.looking.steps import Shown, Step
+from regard.looking.steps import Shown, Step, numbers
 
 
 class Asked(NamedTuple):
@@ -63,9 +63,9 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
             f"q = the decoder's state {'after' if asked.after else 'before'} this step,  vⱼ = hⱼ, what was read at j",
             "A key kⱼ of every source position is made from hⱼ once, when the source is read; the score says how.",
             [
-                Shown("q", _numbers(query[0, 0])),
-                *([Shown("k", _numbers(memory.keys[0]), "keys")] if memory.keys.shape[-1] else []),
-                Shown("v", _numbers(values), "keys"),
+                Shown("q", numbers(query[0, 0])),
+                *([Shown("k", numbers(memory.keys[0]), "keys")] if memory.keys.shape[-1] else []),
+                Shown("v", numbers(values), "keys"),
             ],
         ),
         Step(
@@ -73,7 +73,7 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
             "2 Score",
             FORMULAS.get(type(model.score).__name__, "sⱼ = score(q, kⱼ)"),
             "How well the state fits each source position.",
-            [Shown("scores", _numbers(scores), "keys")],
+            [Shown("scores", numbers(scores), "keys")],
         ),
     ]
     steps += _window_steps(model, query, read, row, memory, scores)
@@ -81,7 +81,7 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
     soft, bell = _weights(model, query, row, memory, scores)
     if not np.allclose(soft if bell is None else soft * bell, weights, atol=1e-5):
         raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
-    products = weights[:, None] * _numbers(values)
+    products = weights[:, None] * numbers(values)
     steps += [
         Step(
             "softmax",
@@ -119,7 +119,7 @@ def _window_steps(model: Any, query: Tensor, read: Tensor, row: int, memory: Any
     centre, allowed = window_of(model, query, row, memory)
     if allowed is None:
         return []
-    masked = np.where(allowed, _numbers(scores), -np.inf)
+    masked = np.where(allowed, numbers(scores), -np.inf)
     about = f"Only positions within {model.config.window} of the centre {centre:.2f} are seen."
     shown = [Shown("allowed", allowed.astype(np.float32), "keys"), Shown("masked", masked, "keys")]
     return [Step("mask", "Window", "sⱼ = −∞ where |j − p| > D", about, shown)]
@@ -143,7 +143,7 @@ def _centre(model: Any, query: Tensor, row: int, memory: Any) -> Tensor:
 def _weights(model: Any, query: Tensor, row: int, memory: Any, scores: Tensor) -> tuple[np.ndarray, np.ndarray | None]:
     """The softmax of the scores, and the Gaussian that local attention by prediction multiplies it by."""
     _, allowed = window_of(model, query, row, memory)
-    values = _numbers(scores).astype(np.float64)
+    values = numbers(scores).astype(np.float64)
     if allowed is not None:
         values = np.where(allowed, values, -np.inf)
     powers = np.exp(values - values.max())
@@ -151,7 +151,7 @@ def _weights(model: Any, query: Tensor, row: int, memory: Any, scores: Tensor) -
     if allowed is None or model.centre is None:
         return weights, None
     p = _centre(model, query, row, memory)
-    return weights, _numbers(gaussian(p, memory.keep.shape[-1], model.config.window / 2)[0, 0])
+    return weights, numbers(gaussian(p, memory.keep.shape[-1], model.config.window / 2)[0, 0])
 
 
 @torch.inference_mode()
@@ -174,7 +174,3 @@ def _field(state: Any, name: str) -> Tensor:
     if isinstance(value, tuple):
         value = value[0] if name == "m" else value[-1]
     return value.clone()
-
-
-def _numbers(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy()

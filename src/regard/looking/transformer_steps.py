@@ -12,7 +12,7 @@ from regard.core.errors import ModelError
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, unscaled
 from regard.layers.attention.relative import Places
 from regard.looking.part import Part
-from regard.looking.steps import HeadInputs, Shown, Step, head_steps
+from regard.looking.steps import HeadInputs, Shown, Step, head_steps, numbers
 from regard.looking.watching import Watched
 
 STACKS = {
@@ -56,14 +56,14 @@ def transformer_steps(model: nn.Module, run: Any, part: Part, layer: int, head: 
             "Join the heads",
             "[z₁; …; z_H] W_O + b_O",
             "What all heads found, side by side, mixed by one matrix.",
-            [Shown("joined", _numbers(seen.input("out", call)[0, row])), Shown("written", _numbers(written))],
+            [Shown("joined", numbers(seen.input("out", call)[0, row])), Shown("written", numbers(written))],
         ),
         Step(
             "residual",
             "Add what was there",
             "x + attention(x)",
             "The residual connection: nothing is lost that the token had before.",
-            [Shown("x", _numbers(before)), Shown("sum", _numbers(before + written))],
+            [Shown("x", numbers(before)), Shown("sum", numbers(before + written))],
         ),
     ]
     if block.goes_on:
@@ -81,10 +81,10 @@ def _feedforward(seen: Watched, row: int, call: int, pre: bool) -> Step:
         "x + W₂ f(W₁ norm(x) + b₁) + b₂" if pre else "norm(x + W₂ f(W₁ x + b₁) + b₂)",
         "Each token by itself: wider, through a function, and back.",
         [
-            Shown("input", _numbers(seen.input("feedforward", call)[0, row])),
-            Shown("inner", _numbers(seen.output("inner", call)[0, row])),
-            Shown("written", _numbers(written)),
-            Shown("layer output", _numbers(after)),
+            Shown("input", numbers(seen.input("feedforward", call)[0, row])),
+            Shown("inner", numbers(seen.output("inner", call)[0, row])),
+            Shown("written", numbers(written)),
+            Shown("layer output", numbers(after)),
         ],
     )
 
@@ -127,10 +127,10 @@ def _head(
         key, value, keep = call[1], call[2], call[3]
         allowed = _allowed(keep, length)
         return HeadInputs(
-            _numbers(read[0, row]),
-            _numbers(query[0, head, row]),
-            _numbers(key[0, head]),
-            _numbers(value[0, head]),
+            numbers(read[0, row]),
+            numbers(query[0, head, row]),
+            numbers(key[0, head]),
+            numbers(value[0, head]),
             allowed,
             scaled=attention.scaling,
         )
@@ -143,15 +143,15 @@ def _head(
     def from_weights(weights: np.ndarray) -> np.ndarray:
         spread = torch.zeros((1, q.shape[1], q.shape[2], length), device=q.device)
         spread[0, head, row] = torch.from_numpy(weights).to(q.device)
-        return _numbers(scheme.values(spread)[0, head, row])  # pyright: ignore[reportOptionalMemberAccess]: asked only where there is one
+        return numbers(scheme.values(spread)[0, head, row])  # pyright: ignore[reportOptionalMemberAccess]: asked only where there is one
 
     return HeadInputs(
-        _numbers(read[0, row]),
-        _numbers(q[0, head, row]),
-        _numbers(k[0, group]),
-        _numbers(v[0, group]),
+        numbers(read[0, row]),
+        numbers(q[0, head, row]),
+        numbers(k[0, group]),
+        numbers(v[0, group]),
         causal,
-        None if bias is None else _numbers(bias.expand(-1, q.shape[1], -1, -1)[0, head, row]),
+        None if bias is None else numbers(bias.expand(-1, q.shape[1], -1, -1)[0, head, row]),
         from_weights if scheme is not None and scheme.adds_values else None,
         attention.scaling,
     )
@@ -176,7 +176,3 @@ def _allowed(keep: Tensor | None, length: int) -> np.ndarray | None:
     seen = found == 0 if found.is_floating_point() else found
     allowed = seen.cpu().numpy()[:length].astype(bool)
     return None if allowed.all() else allowed
-
-
-def _numbers(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().numpy()
