@@ -6,7 +6,8 @@ the state before it (torch's equations, `docs` of nn.LSTM, nn.GRU and nn.RNN; th
     LSTM   i, f, o = sigmoid(W x_t + U h_{t-1} + b),   g = tanh(..),   c_t = f c_{t-1} + i g,   h_t = o tanh(c_t)
     GRU    r, z = sigmoid(..),   n = tanh(W x_t + r (U h_{t-1})),   h_t = (1 - z) n + z h_{t-1}
 
-Decoders that look at the source while they write are shown by the states that they carry from step to step.
+Decoders that look at the source while they write take each step by itself (layers/recurrent/cells.py): their gates are those of
+the step. What else they carry from step to step is shown as it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.errors import ModelError
+from regard.layers.recurrent.cells import gru_gates, lstm_gates, watched_cells
 from regard.looking.part import Side
 from regard.looking.watching import Watched
 
@@ -33,6 +35,10 @@ class Layer:
     name: str
     tokens: Side
     values: Values
+
+    def repeats(self, other: Layer) -> bool:
+        """Whether all that this one shows, the other shows too."""
+        return all(any(_close(mine, its) for its in other.values.values()) for mine in self.values.values())
 
     def to_plain(self) -> dict[str, Any]:
         width = next(iter(self.values.values())).shape[-1]
@@ -55,7 +61,8 @@ def recurrent_layers(model: Any, again: Any, read: Any, memory_of: Any, *, reads
                 values = {gate: array[::-1].copy() for gate, array in values.items()}
             found[name] = Layer(name, "source" if of_source else "input", values)
     if read is not None:
-        found |= _carried(model, read, memory_of, "source" if reads_only else "input")
+        carried = _carried(model, read, memory_of, "source" if reads_only else "input")
+        found |= {name: layer for name, layer in carried.items() if not any(map(layer.repeats, found.values()))}
     if not found:
         raise ModelError("the trace", "this model has no recurrent layers", "Choose another view")
     return found
@@ -74,38 +81,48 @@ def gates(module: Any, x: Tensor, h: Tensor, first: Sequence[Tensor] = ()) -> Va
     from_input = nn.functional.linear(x, module.weight_ih_l0, module.bias_ih_l0 if module.bias else None)
     from_state = nn.functional.linear(before, module.weight_hh_l0, module.bias_hh_l0 if module.bias else None)
     if isinstance(module, nn.LSTM):
-        i, f, g, o = (from_input + from_state).chunk(4, -1)
-        i, f, o, g = i.sigmoid(), f.sigmoid(), o.sigmoid(), g.tanh()
+        shown = lstm_gates(from_input, from_state)
         cell, cells = first[1] if first else torch.zeros_like(h[0]), []
         for t in range(len(h)):
-            cell = f[t] * cell + i[t] * g[t]
+            cell = shown["forget gate"][t] * cell + shown["input gate"][t] * shown["candidate"][t]
             cells.append(cell)
-        shown = {
-            "input gate": i,
-            "forget gate": f,
-            "output gate": o,
-            "candidate": g,
-            "cell": torch.stack(cells),
-            "state": h,
-        }
+        shown |= {"cell": torch.stack(cells), "state": h}
     elif isinstance(module, nn.GRU):
-        (r, z, n), (from_r, from_z, from_n) = from_input.chunk(3, -1), from_state.chunk(3, -1)
-        r, z = (r + from_r).sigmoid(), (z + from_z).sigmoid()
-        shown = {"reset gate": r, "update gate": z, "candidate": (n + r * from_n).tanh(), "state": h}
+        shown = {**gru_gates(from_input, from_state), "state": h}
     else:
         shown = {"state": h}
     return {name: tensor.cpu().numpy() for name, tensor in shown.items()}
 
 
 def _carried(model: Any, read: Tensor, memory_of: Any, side: Side) -> dict[str, Layer]:
-    """The states that a decoder carries, after each token that it reads."""
+    """A decoder's steps, one for each token that it reads: the gates of its cells, and what else it carries."""
     memory, state = memory_of()
+    cells: dict[str, dict[str, list[np.ndarray]]] = {}
     steps: dict[str, list[np.ndarray]] = {}
     for t in range(read.shape[1]):
-        _, state = model.advance(read[:, None, t : t + 1], memory, state)
+        with watched_cells() as seen:
+            _, state = model.advance(read[:, None, t : t + 1], memory, state)
+        for i, gates_ in enumerate(seen):
+            rows = cells.setdefault("decoder" if len(seen) == 1 else f"decoder.{i}", {})
+            for gate, tensor in gates_.items():
+                rows.setdefault(gate, []).append(_row(tensor))
         for name, tensor in _vectors(state):
-            steps.setdefault(name, []).append(tensor[0, 0].float().cpu().numpy())
-    return {name: Layer(name, side, {"state": np.stack(rows)}) for name, rows in steps.items()}
+            steps.setdefault(name, []).append(_row(tensor))
+    found = {name: Layer(name, side, {k: np.stack(v) for k, v in rows.items()}) for name, rows in cells.items()}
+    for name, rows in steps.items():
+        layer = Layer(name, side, {"state": np.stack(rows)})
+        if not any(map(layer.repeats, found.values())):
+            found[name] = layer
+    return found
+
+
+def _close(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and np.allclose(one, other, atol=1e-5)
+
+
+def _row(tensor: Tensor) -> np.ndarray:
+    """The only row, [width]."""
+    return tensor.reshape(-1, tensor.shape[-1])[0].float().cpu().numpy()
 
 
 def _vectors(state: Any) -> list[tuple[str, Tensor]]:

@@ -70,6 +70,34 @@ def test_every_layer_has_a_row_for_each_token(name, tokenizers):
             assert np.isfinite(values).all()
 
 
+@pytest.mark.parametrize(
+    ("name", "more", "layers"),
+    [
+        ("bahdanau", {"reset": "after"}, ["decoder"]),
+        ("bahdanau", {"reset": "before"}, ["decoder"]),
+        ("cho", {}, ["decoder"]),
+        ("luong", {}, ["decoder.0", "decoder.1", "decoder.fed"]),
+        ("gnmt", {}, ["decoder.1", "decoder.0"]),
+    ],
+)
+def test_gates_of_decoders_that_look_while_they_write(name, more, layers, tokenizers):
+    """From the state of one step and the gates, the state of the next; and nothing is shown twice."""
+    task = Translator(model(name, tokenizers, **SIZES[name], **more), tokenizers, SearchConfig(beam=1))
+    for parameter in task.model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    shown = make_trace(task, "the animal is wide", target="it is tired").recurrent()
+    assert [key for key, layer in shown.items() if layer.tokens == "input"] == layers
+    found = shown[layers[-1] if name == "gnmt" else layers[0]].values
+    if name in ("bahdanau", "cho"):
+        mixed = (1 - found["update gate"][1:]) * found["candidate"][1:] + found["update gate"][1:] * found["state"][:-1]
+        np.testing.assert_allclose(mixed, found["state"][1:], atol=1e-5)
+        assert found["reset gate"].std() > 0.01
+    else:
+        cell = found["forget gate"][1:] * found["cell"][:-1] + found["input gate"][1:] * found["candidate"][1:]
+        np.testing.assert_allclose(cell, found["cell"][1:], atol=1e-5)
+        np.testing.assert_allclose(found["output gate"] * np.tanh(found["cell"]), found["state"], atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["sutskever", "gnmt"])
 def test_gates_of_a_decoder_begin_with_the_state_that_it_was_given(name, tokenizers):
     task = Translator(model(name, tokenizers, **SIZES[name]), tokenizers, SearchConfig(beam=1))
@@ -110,7 +138,7 @@ def test_states_of_the_decoder_are_those_it_carries(tokenizers):
     with torch.inference_mode():
         memory, state = task.model.start(pad_rows([[*tokenizers.source.encode(["the animal"])[0], 2]]))
         _, state = task.model.advance(trace.read[:, None], memory, state)
-    np.testing.assert_allclose(trace.gate("decoder.h", "state")[-1], state.h[0, 0].numpy(), atol=1e-5)
+    np.testing.assert_allclose(trace.gate("decoder", "state")[-1], state.h[0, 0].numpy(), atol=1e-5)
 
 
 def test_a_recurrent_language_model_has_one_text(tokenizers):
@@ -130,7 +158,7 @@ def test_what_is_not_there_is_said(tokenizers):
     with pytest.raises(ModelError, match="there is no layer 'x'"):
         trace.gate("x", "state")
     with pytest.raises(ModelError, match="it has no 'x'"):
-        trace.gate("decoder.h", "x")
+        trace.gate("decoder", "x")
 
 
 @pytest.mark.parametrize("border", ["wide", "narrow"])

@@ -5,12 +5,38 @@ Gates stand in torch's order, i f g o and r z n, so that weights fit `nn.LSTM` a
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+_seen: ContextVar[list[dict[str, Tensor]] | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def watched_cells() -> Iterator[list[dict[str, Tensor]]]:
+    """The gates and states of every step that is taken by itself in this block, in order: for those who look inside."""
+    seen: list[dict[str, Tensor]] = []
+    token = _seen.set(seen)
+    try:
+        yield seen
+    finally:
+        _seen.reset(token)
+
+
+def lstm_gates(from_input: Float[Tensor, "*N G"], from_state: Float[Tensor, "*N G"]) -> dict[str, Tensor]:
+    i, f, g, o = (from_input + from_state).chunk(4, -1)
+    return {"input gate": i.sigmoid(), "forget gate": f.sigmoid(), "output gate": o.sigmoid(), "candidate": g.tanh()}
+
+
+def gru_gates(from_input: Float[Tensor, "*N G"], from_state: Float[Tensor, "*N G"]) -> dict[str, Tensor]:
+    (r, z, n), (from_r, from_z, from_n) = from_input.chunk(3, -1), from_state.chunk(3, -1)
+    r, z = (r + from_r).sigmoid(), (z + from_z).sigmoid()
+    return {"reset gate": r, "update gate": z, "candidate": (n + r * from_n).tanh()}
 
 
 def precise(state: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
@@ -36,6 +62,13 @@ def lstm_step(
 ) -> tuple[Float[Tensor, "*N D"], Float[Tensor, "*N D"]]:
     """i, f, o = σ(..), g = tanh(..), c' = f c + i g, h' = o tanh(c'). Gives h' and c'."""
     from_input, from_state = from_input.to(c.dtype), from_state.to(c.dtype)
+    h, new = _lstm_step(from_input, from_state, c)
+    if (seen := _seen.get()) is not None:
+        seen.append({**lstm_gates(from_input, from_state), "cell": new, "state": h})
+    return h, new
+
+
+def _lstm_step(from_input: Tensor, from_state: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     if c.device.type == "cuda":
         shape = c.shape
         gates = (from_input.flatten(0, -2), from_state.flatten(0, -2))
@@ -44,11 +77,34 @@ def lstm_step(
     return _LSTMStep.apply(from_input + from_state, c)  # type: ignore[return-value]
 
 
+def reset_before_step(
+    from_input: Float[Tensor, "*N G"],
+    gates: Callable[[Tensor], Tensor],
+    candidate: Callable[[Tensor], Tensor],
+    h: Float[Tensor, "*N D"],
+) -> Float[Tensor, "*N D"]:
+    """r, z = σ(W x + U h), n = tanh(W x + U (r h)), h' = (1 - z) n + z h; U is given as two products."""
+    width = h.shape[-1]
+    r, z = (from_input[..., : 2 * width] + gates(h)).to(h.dtype).sigmoid().chunk(2, -1)
+    n = (from_input[..., 2 * width :] + candidate(r * h)).to(h.dtype).tanh()
+    new = torch.lerp(n, h, z)
+    if (seen := _seen.get()) is not None:
+        seen.append({"reset gate": r, "update gate": z, "candidate": n, "state": new})
+    return new
+
+
 def gru_step(
     from_input: Float[Tensor, "*N G"], from_state: Float[Tensor, "*N G"], h: Float[Tensor, "*N D"]
 ) -> Float[Tensor, "*N D"]:
     """r, z = σ(..), n = tanh(W x + r (U h)), h' = (1 - z) n + z h: the reset gate acts after the product, as in cuDNN."""
     from_input, from_state = from_input.to(h.dtype), from_state.to(h.dtype)
+    new = _gru_step(from_input, from_state, h)
+    if (seen := _seen.get()) is not None:
+        seen.append({**gru_gates(from_input, from_state), "state": new})
+    return new
+
+
+def _gru_step(from_input: Tensor, from_state: Tensor, h: Tensor) -> Tensor:
     if h.device.type == "cuda":
         shape = h.shape
         gates = (from_input.flatten(0, -2), from_state.flatten(0, -2))

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.layers.recurrent.cells import reset_before_step
 from regard.layers.recurrent.deferred import Deferred
 
 
@@ -39,11 +40,8 @@ class ResetBeforeStep:
     """One step of it, for loops that do more: the matrices of a pass through time."""
 
     def __init__(self, weight: Float[Tensor, "G D"]):
-        self.width = weight.shape[1]
-        self.gates, self.candidate = (Deferred(part) for part in weight.split((2 * self.width, self.width)))
+        width = weight.shape[1]
+        self.gates, self.candidate = (Deferred(part) for part in weight.split((2 * width, width)))
 
     def __call__(self, from_input: Float[Tensor, "*N G"], h: Float[Tensor, "*N D"]) -> Float[Tensor, "*N D"]:
-        width = self.width
-        r, z = (from_input[..., : 2 * width] + self.gates(h)).to(h.dtype).sigmoid().chunk(2, -1)
-        n = (from_input[..., 2 * width :] + self.candidate(r * h)).to(h.dtype).tanh()
-        return torch.lerp(n, h, z)
+        return reset_before_step(from_input, self.gates, self.candidate, h)
