@@ -40,7 +40,7 @@ def run_translate(
     as_json: bool,
     device: str,
     engine: Any = "auto",
-    compute: Any = "int8",
+    compute: Any = "auto",
     verbose: bool = False,
 ) -> None:
     translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)

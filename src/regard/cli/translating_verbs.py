@@ -64,7 +64,12 @@ def translate(
         str,
         typer.Option(help="auto, torch or ctranslate2. auto: CTranslate2 on a CPU, where it can do what is asked for."),
     ] = "auto",
-    compute: Annotated[str, typer.Option(help="Numbers of CTranslate2: int8, int8_float32 or float32.")] = "int8",
+    compute: Annotated[
+        str,
+        typer.Option(
+            help="Numbers on a CPU: auto, int8, float32, or int8_float32 (CTranslate2's). auto: CTranslate2 int8, torch float32."
+        ),
+    ] = "auto",
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say on standard error which engine answered.")
     ] = False,

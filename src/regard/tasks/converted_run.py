@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.core.errors import CheckpointError, ConfigError, RegardError
+from regard.core.errors import CheckpointError, RegardError
 from regard.core.files import MANIFEST, read_json
 from regard.data.prepared import cache_folder
 from regard.data.tokenizers import Tokenizer
 from regard.engines.ctranslate2_engine import SHORT_LISTS, CTranslate2Engine, installed
-from regard.engines.ctranslate2_limits import COMPUTE, Compute, longest, why_not
+from regard.engines.ctranslate2_limits import Asked, Compute, longest, why_not
 from regard.engines.model_cache import KEPT, cached, key_of
 from regard.tasks.run_files import WEIGHTS, Opened
 
@@ -54,10 +54,9 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
     return tokenizer.pieces(range(tokenizer.size))
 
 
-def open_engine(folder: Path, opened: Opened, compute: Compute) -> CTranslate2Engine:
+def open_engine(folder: Path, opened: Opened, asked: Asked) -> CTranslate2Engine:
     """The engine of a run whose files were checked against the manifest."""
-    if compute not in COMPUTE:
-        raise ConfigError("compute", f"{compute!r} is not one of {', '.join(COMPUTE)}", "Choose one of them")
+    compute: Compute = "int8" if asked == "auto" else asked
     section = opened.config["model"]
     made_from = {
         "converter": CONVERTER,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from regard.core.errors import CheckpointError, ModelError
-from regard.engines.ctranslate2_limits import Compute, why_not
+from regard.engines.ctranslate2_limits import Asked, why_not
 from regard.tasks.run_files import read_config
 from regard.tasks.translation import Engine, Translator
 
@@ -33,7 +33,7 @@ def find_model(path: str | Path | None) -> Path:
     return Path(path)
 
 
-def _capabilities(section: dict[str, Any]) -> frozenset[str]:
+def capabilities_of(section: dict[str, Any]) -> frozenset[str]:
     """What the model of a configuration can do. What CTranslate2 can run translates: that is known without importing models."""
     if why_not(section) is None:
         return frozenset({"translates", "attends"})
@@ -44,19 +44,19 @@ def _capabilities(section: dict[str, Any]) -> frozenset[str]:
 
 @overload
 def load(
-    path: None = None, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8"
+    path: None = None, device: str = "auto", *, engine: Engine = "auto", compute: Asked = "auto"
 ) -> Translator: ...
 @overload
-def load(path: str | Path, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8") -> Any: ...
+def load(path: str | Path, device: str = "auto", *, engine: Engine = "auto", compute: Asked = "auto") -> Any: ...
 def load(
-    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "auto", compute: Compute = "int8"
+    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "auto", compute: Asked = "auto"
 ) -> Any:
     """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model.
 
     Translators are run by an `engine`: see `Translator.load`. Other models are run by torch, whatever is asked for.
     """
     folder = find_model(path)
-    capabilities = _capabilities(read_config(folder)["model"])
+    capabilities = capabilities_of(read_config(folder)["model"])
     if "continues" in capabilities:
         from regard.tasks.language_model import TextModel
 
@@ -85,11 +85,11 @@ def load(
 
 
 def load_translator(
-    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "torch", compute: Compute = "int8"
+    path: str | Path | None = None, device: str = "auto", *, engine: Engine = "torch", compute: Asked = "auto"
 ) -> Translator:
     """The translator of a run folder; anything else is refused."""
     folder = find_model(path)
-    capabilities = _capabilities(read_config(folder)["model"])
+    capabilities = capabilities_of(read_config(folder)["model"])
     for capability, verb in VERBS.items():
         if capability in capabilities:
             raise ModelError(str(path), "its model does not translate", f"Use `regard {verb}`, or another --model")

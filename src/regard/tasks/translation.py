@@ -18,6 +18,7 @@ from regard.core.accelerators import is_cpu
 from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
 from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
+from regard.engines.ctranslate2_limits import COMPUTE, Asked
 from regard.engines.ctranslate2_rules import why_not_search
 from regard.tasks.line_batches import batches, chunks
 from regard.tasks.lines import Habits, Sentence, Translation, join_line, split_line
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import torch
 
     from regard.engines.ctranslate2_engine import CTranslate2Engine
-    from regard.engines.ctranslate2_limits import Compute
     from regard.models.base import Writer
     from regard.tasks.torch_translation import TorchEngine
 
@@ -115,15 +115,18 @@ class Translator:
 
     @classmethod
     def load(
-        cls, folder: Path | str, device: str = "auto", *, engine: Engine = "torch", compute: Compute = "int8"
+        cls, folder: Path | str, device: str = "auto", *, engine: Engine = "torch", compute: Asked = "auto"
     ) -> Translator:
         """The model of a run folder.
 
-        `engine="auto"` takes CTranslate2 on a CPU where it is installed and can run the model, in `compute` (int8, int8_float32
-        or float32); "ctranslate2" insists on it; "torch", with which all measurements are made, is the default here.
+        `engine="auto"` takes CTranslate2 on a CPU where it is installed and can run the model; "ctranslate2" insists on it;
+        "torch", with which all measurements are made, is the default here. `compute`, in which numbers on a CPU: float32,
+        int8, or CTranslate2's int8_float32; `auto` is int8 of CTranslate2 and float32 of torch.
         """
         if engine not in ENGINES:
             raise ConfigError("engine", f"{engine!r} is not one of {', '.join(ENGINES)}", "Choose one of them")
+        if compute not in ("auto", *COMPUTE):
+            raise ConfigError("compute", f"{compute!r} is not one of auto, {', '.join(COMPUTE)}", "Choose one of them")
         folder = Path(folder)
         note = ""
         if engine != "torch":
@@ -134,13 +137,21 @@ class Translator:
         from regard.tasks.folder import load_model
 
         chosen = choose_device(device)
+        if compute == "int8_float32":
+            raise ConfigError("compute", note or "int8_float32 is of CTranslate2, not of torch", "Use int8 or float32")
+        if compute == "int8" and chosen.type != "cpu":
+            raise ConfigError("compute", f"int8 is for a CPU, and {chosen} is none", "Use device cpu, or compute auto")
         model, tokenizers, config = load_model(folder)
+        if compute == "int8":
+            from regard.layers.int8_linear import quantise
+
+            model = quantise(model)
         translator = cls(model, tokenizers, device=chosen, folder=folder, **_settings_of(config))
         translator.engine_note = note
         return translator
 
     @classmethod
-    def _load_fast(cls, folder: Path, device: str, engine: Engine, compute: Compute) -> tuple[Translator | None, str]:
+    def _load_fast(cls, folder: Path, device: str, engine: Engine, compute: Asked) -> tuple[Translator | None, str]:
         """A translator with CTranslate2, or None and in words why there is none."""
         from regard.tasks.converted_run import open_engine, why_not_run
 

@@ -13,6 +13,7 @@ from regard.core import accelerators
 from regard.core.errors import CheckpointError, ConfigError, ModelError
 from regard.core.files import read_json, write_json, write_manifest
 from regard.core.search_config import SearchConfig
+from regard.layers import int8_linear
 from regard.tasks import converted_run
 from regard.tasks.pretrained import bundled_model
 from regard.tasks.translation import Translator
@@ -144,7 +145,7 @@ def test_insisting_makes_the_rest_an_error(bundled: Path, monkeypatch: pytest.Mo
         regard.load(bundled, device="cuda", engine="ctranslate2")
     with pytest.raises(ConfigError, match="not one of auto"):
         regard.load(bundled, engine="fast")  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="not one of int8"):
+    with pytest.raises(ConfigError, match="not one of auto, int8"):
         regard.load(bundled, compute="int4")  # type: ignore[call-overload]
     monkeypatch.setattr(converted_run, "installed", lambda: False)
     with pytest.raises(ModelError, match="not installed"):
@@ -222,3 +223,18 @@ def test_weights_that_do_not_fit_are_refused_in_the_words_of_torch(bundled: Path
         regard.load(bundled, device="cpu")
     with pytest.raises(ModelError, match="do not fit"):
         regard.load(bundled, device="cpu", engine="ctranslate2")
+
+
+def test_int8_of_torch(by_torch: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(int8_linear, "SMALLEST", 1 << 10)  # the bundled model's matrices are small
+    low = regard.load(engine="torch", compute="int8", device="cpu")
+    assert any(isinstance(m.__dict__.get("weight"), int8_linear.Int8Matrix) for m in low.model.modules())
+    one, other = (t.score(TEXTS, by_torch.translate(TEXTS)) for t in (low, by_torch))
+    differences = [abs(a.log_prob - b.log_prob) for a, b in zip(one, other, strict=True)]
+    assert 0 < max(differences) < 1.0
+    assert low.translate("Where is the bank?")
+
+
+def test_numbers_that_torch_has_not() -> None:
+    with pytest.raises(ConfigError, match="of CTranslate2, not of torch"):
+        regard.load(device="cpu", engine="torch", compute="int8_float32")
