@@ -10,6 +10,7 @@ Triton is there where torch came with CUDA. Without it, and on a CPU, `usable` s
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportMissingImports=false
 from __future__ import annotations
 
+import inspect
 from functools import cache
 from typing import Any
 
@@ -131,7 +132,7 @@ def consistent_cross_entropy_in_place(
 def _kernel(function: Any) -> Any:
     """A kernel is compiled for each kind of input at its first use."""
     assert triton is not None
-    return triton.jit(function)
+    return triton.jit(inspect.unwrap(function))  # tests wrap functions to check shapes, and compilers want the function itself
 
 
 def _cross_entropy(  # one program for each row
