@@ -1,6 +1,7 @@
 """How fast text is written on a GPU: regard's search against Hugging Face `generate`, and with recorded steps against without.
 
-    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
+    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--profile]
+                                    [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
 
 - "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
   Marian of the same shape, greedy and with a beam of 4, in batches of 1, 64 and 512;
@@ -14,11 +15,21 @@ are cut, for both: so both write exactly as many. (regard takes a step more, in 
 comes: `generate` with its cache, under inference mode; `--peer static` gives it a static cache, which compiles its step. After a
 warm-up of each, both are timed in turns; a time is the median over rounds, and a ratio the median of the ratios within rounds.
 One JSON line per case, a table at the end.
+
+Of the Transformer and the GPT, several ways can be timed in the same turns, by commas: `--kernels on,off,early,few64`.
+- "on": steps made of few kernels (`search.fused`), as they come; "off": the model's own operations ("both": these two);
+- "early": a kernel may start while the one before it ends (`triton_here.EARLY`);
+- "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them.
+`kernels` says whether they were found to work. `agree` is how much of the texts is the same as in the first way, `apart` the mean
+difference of scores: random weights make many near ties. `first_seconds` is the first search of a shape, with all that is compiled
+for it. `--profile` adds the costliest kernels of a search in each way.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import copy
 import json
 import platform
 import statistics
@@ -29,16 +40,18 @@ from typing import Any, NamedTuple
 import torch
 
 from regard.core.types import BOS, EOS, PAD, pad_rows
+from regard.layers.decoding import triton_here
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import build_model
 from regard.models.convs2s import ConvS2SConfig
 from regard.models.gnmt import GNMTConfig
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
-from regard.search import SearchConfig, search, search_many
+from regard.search import Hypothesis, SearchConfig, fast_steps, search, search_many
 from regard.search.text_scores import no_source
 
 FIRST_WORD = 4  # after the special tokens
+PROFILED = 25  # kernels
 
 
 class Case(NamedTuple):
@@ -48,8 +61,35 @@ class Case(NamedTuple):
     peer: str
     tokens: int
     steps: int
-    ours: Callable[[], Any]
+    ours: dict[str, Callable[[], Any]]  # in one way or several
     theirs: Callable[[], Any] | None
+    models: dict[str, Any] = {}  # of ways  # noqa: RUF012
+
+
+class Way:
+    """One way to take steps, with a model of its own: recordings are kept with models."""
+
+    def __init__(self, name: str, model: Any):
+        self.name, self.model, self.fused = name, model, name != "off"
+        known = name in ("on", "off", "early") or (name[:3] == "few" and name[3:].isdigit())
+        if not known:
+            raise SystemExit(f"--kernels {name}: not one of on, off, early, fewN")
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        usual = triton_here.EARLY, fast_steps.FEW_ROWS
+        triton_here.EARLY = self.name == "early"
+        if self.name.startswith("few"):
+            fast_steps.FEW_ROWS = int(self.name[3:])
+        try:
+            yield
+        finally:
+            triton_here.EARLY, fast_steps.FEW_ROWS = usual
+
+
+def ways(model: Any, args: argparse.Namespace) -> list[Way]:
+    names = args.kernels.replace("both", "on,off").split(",")
+    return [Way(name, model if i == 0 else copy.deepcopy(model)) for i, name in enumerate(names)]
 
 
 def options() -> argparse.Namespace:
@@ -67,6 +107,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", type=int, default=32, help="tokens of a source, or of a prompt")
     parser.add_argument("--tokens", type=int, default=32, help="tokens to write")
     parser.add_argument("--sentences", type=int, default=2048, help="of the flow")
+    parser.add_argument("--kernels", default="on", help="on, off, both, or ways by commas: see above")
+    parser.add_argument("--profile", action="store_true", help="also list the costliest kernels of each case")
     parser.add_argument("--peer", choices=("plain", "static", "none"), default="plain")
     parser.add_argument("--rounds", type=int, default=5)
     return parser.parse_args()
@@ -95,7 +137,7 @@ def sources(rows: int, args: argparse.Namespace, shortest: int = 0) -> list[list
     return [[*torch.randint(FIRST_WORD, args.vocabulary, (n,), generator=generator).tolist(), EOS] for n in lengths]
 
 
-def exactly(args: argparse.Namespace, beam: int, capture: bool = True) -> SearchConfig:
+def exactly(args: argparse.Namespace, beam: int, capture: bool = True, fused: bool = True) -> SearchConfig:
     """As many tokens as wanted; no guard against repetition, which the peer has not."""
     limits: dict[str, Any] = {
         "max_ratio": 0.0,
@@ -103,7 +145,7 @@ def exactly(args: argparse.Namespace, beam: int, capture: bool = True) -> Search
         "max_length": args.tokens,
         "min_length": args.tokens,
     }
-    return SearchConfig(beam=beam, max_repeat=0, ban_unknown=False, capture=capture, **limits)
+    return SearchConfig(beam=beam, max_repeat=0, ban_unknown=False, capture=capture, fused=fused, **limits)
 
 
 def sizes(args: argparse.Namespace, most: int = 1 << 30) -> list[int]:
@@ -132,21 +174,24 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
 
 def transformer_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
     shape: dict[str, Any] = {"width": args.width, "inner": 4 * args.width, "heads": args.heads, "layers": args.layers}
-    model = translator(TransformerConfig(**shape), args)
+    all_ways = ways(translator(TransformerConfig(**shape), args), args)
     peer = None if args.peer == "none" else marian(args)
     for rows in sizes(args):
         source = pad_rows(sources(rows, args)).to(args.device)
         for beam in beams:
 
-            def ours(source=source, beam=beam):
-                return [hypotheses[0].tokens for hypotheses in search(model, source, exactly(args, beam))]
+            def ours(way, source=source, beam=beam):
+                with way.taken():
+                    return search(way.model, source, exactly(args, beam, fused=way.fused))
 
             def theirs(source=source, beam=beam):
                 written = generate(peer, args, beam, input_ids=source.tokens, attention_mask=source.keep.long())
                 return written[:, 1:].tolist()
 
             name = f"transformer, batch {rows}, beam {beam}"
-            yield Case(name, "Marian", rows * args.tokens, args.tokens + 1, ours, peer and theirs)
+            runs = {way.name: lambda way=way, ours=ours: ours(way) for way in all_ways}
+            models = {way.name: way.model for way in all_ways}
+            yield Case(name, "Marian", rows * args.tokens, args.tokens + 1, runs, peer and theirs, models)
 
 
 def gpt_cases(args: argparse.Namespace) -> Iterator[Case]:
@@ -157,22 +202,26 @@ def gpt_cases(args: argparse.Namespace) -> Iterator[Case]:
     model = build_model(
         "gpt", GPTConfig(**shape), source_vocabulary=vocabulary, target_vocabulary=vocabulary, shared=True
     )
-    model = ready(model, args)
+    all_ways = ways(ready(model, args), args)
     peer = None if args.peer == "none" else gpt2(args, shape)
     for rows in sizes(args, 64):
         generator = torch.Generator().manual_seed(rows)
         prompts = torch.randint(FIRST_WORD, vocabulary, (rows, args.source), generator=generator)
         there = prompts.to(args.device)
 
-        def ours(rows=rows, prompts=prompts):
-            found = search(model, no_source(rows, args.device), exactly(args, 1), prompts.tolist())
-            return [hypotheses[0].tokens[args.source :] for hypotheses in found]
+        def ours(way, rows=rows, prompts=prompts):
+            with way.taken():
+                config = exactly(args, 1, fused=way.fused)
+                return search(way.model, no_source(rows, args.device), config, prompts.tolist())
 
         def theirs(there=there):
             written = generate(peer, args, 1, input_ids=there, attention_mask=torch.ones_like(there))
             return written[:, args.source :].tolist()
 
-        yield Case(f"gpt, batch {rows}, greedy", "GPT-2", rows * args.tokens, args.tokens + 1, ours, peer and theirs)
+        runs = {way.name: lambda way=way, ours=ours: ours(way) for way in all_ways}
+        models = {way.name: way.model for way in all_ways}
+        name = f"gpt, batch {rows}, greedy"
+        yield Case(name, "GPT-2", rows * args.tokens, args.tokens + 1, runs, peer and theirs, models)
 
 
 def own_cases(args: argparse.Namespace, beams: list[int], config: Any) -> Iterator[Case]:
@@ -182,7 +231,7 @@ def own_cases(args: argparse.Namespace, beams: list[int], config: Any) -> Iterat
         for beam in beams:
 
             def run(capture: bool, source=source, beam=beam):
-                return [hypotheses[0].tokens for hypotheses in search(model, source, exactly(args, beam, capture))]
+                return search(model, source, exactly(args, beam, capture))
 
             name = f"{config.name}, batch {rows}, beam {beam}"
             yield Case(
@@ -190,7 +239,7 @@ def own_cases(args: argparse.Namespace, beams: list[int], config: Any) -> Iterat
                 "not recorded",
                 rows * args.tokens,
                 args.tokens + 1,
-                lambda run=run: run(True),
+                {"on": lambda run=run: run(True)},
                 lambda run=run: run(False),
             )
 
@@ -206,16 +255,16 @@ def flow_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
 
         def ours(config=config):
             found = dict(search_many(model, texts, config))
-            return [found[i][0].tokens for i in range(len(texts))]
+            return [found[i] for i in range(len(texts))]
 
         def theirs(config=config):
             found = []
             for begin in range(0, len(texts), 512):
                 source = pad_rows(texts[begin : begin + 512]).to(args.device)
                 found += search(model, source, config)
-            return [hypotheses[0].tokens for hypotheses in found]
+            return found
 
-        yield Case(f"flow of {len(texts):,}, beam {beam}", "in batches", written, 0, ours, theirs)
+        yield Case(f"flow of {len(texts):,}, beam {beam}", "in batches", written, 0, {"on": ours}, theirs)
 
 
 def marian(args: argparse.Namespace) -> Any:
@@ -287,30 +336,84 @@ def _wait(args: argparse.Namespace) -> None:
         torch.cuda.synchronize()
 
 
-def measure(case: Case, args: argparse.Namespace) -> dict[str, Any]:
-    runs = {"ours": case.ours} | ({} if case.theirs is None else {"theirs": case.theirs})
-    first = {name: seconds(run, args) for name, run in runs.items()}
-    for run in runs.values():
-        run()
-    wrong = {len(text) for run in runs.values() for text in run()} - {args.tokens} if case.steps else set()
-    if wrong:
-        raise RuntimeError(f"texts of {sorted(wrong)} tokens instead of {args.tokens}")
+def measure(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """One row for each way in which it is done."""
+    runs = dict(case.ours) | ({} if case.theirs is None else {"peer": case.theirs})
+    first, failed = {}, []
+    for name, run in list(runs.items()):
+        try:
+            first[name] = seconds(run, args)
+            found = [run() for _ in range(2)][-1]
+            wrong = {size for text in found for size in [_length(text, args)]} - {args.tokens} if case.steps else set()
+            if wrong:
+                raise RuntimeError(f"texts of {sorted(wrong)} tokens instead of {args.tokens}")
+        except Exception as error:  # the others are still worth their time
+            failed.append({"case": case.name, "way": name, "error": f"{type(error).__name__}: {error}"[:400]})
+            del runs[name]
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(args.rounds):
         for name in sorted(runs, reverse=bool(number % 2)):
             times[name].append(seconds(runs[name], args))
-    ours = statistics.median(times["ours"])
-    row: dict[str, Any] = {
-        "case": case.name,
-        "tokens_per_second": round(case.tokens / ours, 1),
-        "ms_per_step": round(1000 * ours / case.steps, 4) if case.steps else None,
-        "first_seconds": round(first["ours"], 3),
-    }
-    if case.theirs is not None:
-        ratios = [b / a for a, b in zip(times["ours"], times["theirs"], strict=True)]
-        theirs = round(case.tokens / statistics.median(times["theirs"]), 1)
-        row |= {"peer": case.peer, "peer_tokens_per_second": theirs, "ratio": round(statistics.median(ratios), 3)}
-    return row
+    rows, texts = [], {name: runs[name]() for name in case.ours if name in runs}
+    for name, found in texts.items():
+        ours = statistics.median(times[name])
+        row: dict[str, Any] = {
+            "case": case.name,
+            "way": name,
+            "tokens_per_second": round(case.tokens / ours, 1),
+            "ms_per_step": round(1000 * ours / case.steps, 4) if case.steps else None,
+            "first_seconds": round(first[name], 3),
+        }
+        if name in case.models:
+            row["kernels"] = name != "off" and fast_steps.works(case.models[name])
+        if len(texts) > 1:
+            row |= compared(found, next(iter(texts.values())))
+        if "peer" in runs:
+            ratios = [b / a for a, b in zip(times[name], times["peer"], strict=True)]
+            theirs = round(case.tokens / statistics.median(times["peer"]), 1)
+            row |= {"peer": case.peer, "peer_tokens_per_second": theirs, "ratio": round(statistics.median(ratios), 3)}
+        rows.append(row)
+    return rows + failed
+
+
+def _length(text: Any, args: argparse.Namespace) -> int:
+    """Of what was written: a prompt, which a language model's text begins with, is as long as a source."""
+    tokens = text[0].tokens if text and isinstance(text[0], Hypothesis) else text
+    return len(tokens) - (args.source if len(tokens) == args.source + args.tokens else 0)
+
+
+def compared(found: list[list[Hypothesis]], others: list[list[Hypothesis]]) -> dict[str, float]:
+    """How much of the texts is the same from the beginning on, and how far scores are apart."""
+    shares, apart = [], []
+    for (one, *_), (other, *_) in zip(found, others, strict=True):
+        same = [a == b for a, b in zip(one.tokens, other.tokens, strict=False)]
+        shares.append((same.index(False) if False in same else len(same)) / max(1, len(same)))
+        apart.append(abs(one.score - other.score))
+    return {"agree": round(statistics.fmean(shares), 4), "apart": round(statistics.fmean(apart), 5)}
+
+
+def profile(case: Case, args: argparse.Namespace) -> None:
+    """The costliest kernels of one search in each way, replayed steps among them."""
+    kind = torch.profiler.ProfilerActivity
+    for name, run in case.ours.items():
+        try:
+            with torch.profiler.profile(activities=[kind.CUDA if args.device == "cuda" else kind.CPU]) as found:
+                run()
+                _wait(args)
+        except Exception as error:  # as above
+            print(f"profile of {case.name}, {name}: {type(error).__name__}: {error}"[:400])
+            continue
+        on_device = args.device == "cuda"
+        table = [
+            (event.self_device_time_total if on_device else event.self_cpu_time_total, event.count, event.key)
+            for event in found.key_averages()
+        ]
+        table.sort(reverse=True)
+        steps = max(1, case.steps)
+        total, count = sum(time for time, _, _ in table), sum(count for _, count, _ in table)
+        print(f"\n{case.name}, {name}: {total / steps:.1f} us and {count / steps:.1f} kernels a step")
+        for time_, count, key in table[:PROFILED]:
+            print(f"  {time_ / steps:9.2f} us {count / steps:8.2f} x {time_ / max(1, count):8.2f} us  {key[:90]}")
 
 
 def main() -> None:
@@ -319,19 +422,27 @@ def main() -> None:
     machine = torch.cuda.get_device_name() if args.device == "cuda" else platform.processor() or platform.machine()
     about = {"machine": machine, "torch": torch.__version__, "numbers": str(numbers(args)), **vars(args)}
     print(json.dumps(about), flush=True)
-    rows, failed = [], []
+    rows: list[dict[str, Any]] = []
+    failed: list[str] = []
     for case in cases(args):
         try:
-            rows.append(measure(case, args))
+            found = measure(case, args)
+            if args.profile:
+                profile(case, args)
         except Exception as error:  # the others are still worth their time
             print(json.dumps({"case": case.name, "error": f"{type(error).__name__}: {error}"[:400]}), flush=True)
             failed.append(case.name)
             continue
-        print(json.dumps(rows[-1]), flush=True)
-    print(f"\n{'case':34} {'tokens/s':>11} {'ms/step':>9} {'peer':>13} {'tokens/s':>11} {'ratio':>7}")
+        for row in found:
+            print(json.dumps(row), flush=True)
+            if "error" in row:
+                failed.append(f"{row['case']}, {row['way']}")
+            else:
+                rows.append(row)
+    print(f"\n{'case':34} {'way':6} {'tokens/s':>11} {'ms/step':>9} {'peer':>13} {'tokens/s':>11} {'ratio':>7}")
     for row in rows:
         step = "" if row["ms_per_step"] is None else f"{row['ms_per_step']:.3f}"
-        line = f"{row['case']:34} {row['tokens_per_second']:>11,.0f} {step:>9}"
+        line = f"{row['case']:34} {row['way']:6} {row['tokens_per_second']:>11,.0f} {step:>9}"
         if "peer" in row:
             line += f" {row['peer']:>13} {row['peer_tokens_per_second']:>11,.0f} {row['ratio']:>7.2f}"
         print(line)

@@ -12,6 +12,7 @@
     regard.load("tagger").tag("I can can a can.")
     regard.evaluate(model="run", src="test.en", ref="test.de")
     regard.compare("demo", models=["transformer", "luong"], out="which")   # which is better, is it significant?
+    regard.export("run", to="ctranslate2", out="fast")   # or huggingface, onnx: with a certificate of parity
     regard.look(regard.load(), "It was too tired.").show()   # the viewer, in a notebook
     regard.attend(query, keys, values, score="gaussian")   # attention by itself, over any tensors
 
@@ -34,8 +35,11 @@ __all__ = [
     "WordVectors",
     "attend",
     "compare",
+    "ensemble",
     "evaluate",
     "evaluate_text",
+    "export",
+    "import_model",
     "load",
     "look",
     "nadaraya_watson",
@@ -49,11 +53,14 @@ if TYPE_CHECKING:
     from regard.core.errors import RegardError
     from regard.evaluation.run import evaluate
     from regard.evaluation.text_run import evaluate_text
+    from regard.exchange.export import export
+    from regard.exchange.import_model import import_model
     from regard.layers.attention.nadaraya_watson import nadaraya_watson
     from regard.layers.attention.pooling import attend
     from regard.looking.notebook import look
     from regard.search.config import SearchConfig
     from regard.tasks.classification import TextClassifier
+    from regard.tasks.ensembles import ensemble
     from regard.tasks.language_model import TextModel
     from regard.tasks.masked import MaskedText
     from regard.tasks.pretrained import load
@@ -74,8 +81,11 @@ _PLACES = {
     "WordVectors": "regard.tasks.word_vectors",
     "attend": "regard.layers.attention.pooling",
     "compare": "regard.comparing.compare",
+    "ensemble": "regard.tasks.ensembles",
     "evaluate": "regard.evaluation.run",
     "evaluate_text": "regard.evaluation.text_run",
+    "export": "regard.exchange.export",
+    "import_model": "regard.exchange.import_model",
     "load": "regard.tasks.pretrained",
     "look": "regard.looking.notebook",
     "nadaraya_watson": "regard.layers.attention.nadaraya_watson",

@@ -14,36 +14,77 @@ page.on("console", (message) => message.type() === "error" && errors.push(messag
 page.on("pageerror", (error) => errors.push(error.message));
 page.on("request", (request) => !request.url().startsWith(address) && !/^(data|blob):/.test(request.url()) && foreign.push(request.url()));
 
-async function go(state) {
-  await page.goto(`${address}?${Math.random()}#${new URLSearchParams(state).toString().replaceAll("+", "%20")}`);
-  await page.waitForSelector("main");
-  await page.waitForFunction(
+const link = (state) => new URLSearchParams(state).toString().replaceAll("+", "%20");
+const settled = () =>
+  page.waitForFunction(
     () => document.querySelector("main")?.textContent?.trim() && !document.querySelector(".waiting") && !document.querySelector(".old"),
     null,
     { timeout: 60000 },
   );
+async function go(state) {
+  await page.goto(`${address}?${Math.random()}#${link(state)}`);
+  await page.waitForSelector("main");
+  await settled();
+}
+/** Another view of the same page. */
+async function turn(state) {
+  await page.evaluate((hash) => (location.hash = hash), link(state));
+  await page.waitForFunction((view) => document.querySelector(".views [aria-current]")?.href.includes(`view=${view}`), state.view);
+  await settled();
+}
+/** Whether the page fits on a narrow screen. */
+async function fits() {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  const good = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  await page.setViewportSize({ width: 1280, height: 800 });
+  return good;
 }
 const values = (selector) => page.locator(selector).evaluateAll((list) => list.map((item) => Number(item.dataset.value)));
 
 await page.goto(address);
 const { models } = await page.evaluate(() => fetch("/api/models").then((answer) => answer.json()));
 const views = [];
-for (const model of models)
+for (const model of models) {
+  await go({ view: "pooling", model: model.id });
   for (const view of Object.keys(model.views)) {
     const before = errors.length;
-    await go({ view, model: model.id });
+    await turn({ view, model: model.id });
     const alert = page.locator("main [role=alert]");
     views.push({
       model: model.name, view, able: model.views[view],
       text: (await page.locator("main").innerText()).slice(0, 200),
       alert: (await alert.count()) ? await alert.first().innerText() : null,
       errors: errors.slice(before),
+      fits: await fits(),
     });
   }
+}
 await go({ view: "alignment", model: "0", row: "3", col: "2" });
 const alignment = (await values(".readout .big .num"))[0];
 await go({ view: "steps", model: "0", part: "decoder.cross", layer: "1", head: "2", row: "3" });
 const steps = {};
 for (const name of ["softmax", "score", "scale"]) steps[name] = await values(`[data-step="${name}"] .num`);
-console.log(JSON.stringify({ views, foreign, alignment, steps }));
+// Texts that would like to be more than text, and those that cannot be read.
+const dialogs = [];
+page.on("dialog", (dialog) => {
+  dialogs.push(dialog.message());
+  dialog.dismiss();
+});
+const text = "<img src=x onerror=alert(1)> <script>alert(2)</script> \u05e9\u05dc\u05d5\u05dd \ud83d\udc69\u200d\ud83d\udc67 \u202Eevil it";
+const hostile = {};
+await go({ view: "pooling", model: "0", text });
+for (const view of ["heads", "alignment", "steps", "beam", "compare"]) {
+  await turn({ view, model: "0", text });
+  hostile[view] = { injected: await page.locator("main img, main script").count(), fits: await fits() };
+}
+const messages = {};
+for (const [name, typed] of Object.entries({ empty: " ", long: "word ".repeat(3000), huge: "x ".repeat(20000) })) {
+  await go({ view: "heads", model: "0" });
+  await page.fill("#sentence", typed);
+  await page.press("#sentence", "Enter");
+  await page.waitForSelector("main [role=alert]", { timeout: 60000 });
+  messages[name] = await page.locator("main [role=alert]").first().innerText();
+}
+console.log(JSON.stringify({ views, foreign, alignment, steps, hostile, dialogs, messages }));
 await browser.close();

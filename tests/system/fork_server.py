@@ -1,11 +1,13 @@
 """Starts `regard` commands as processes of their own without paying for the imports each time.
 
 Everything is imported here, before any thread exists; each request is a fork, so a child can really be killed.
-Requests and answers are lines of JSON: {"argv", "log", "cwd", "signal_at"} -> pid; {"wait": pid} -> exit code.
+Requests and answers are lines of JSON: {"argv", "log", "cwd", "signal_at", "environment"} -> pid; {"wait": pid} -> exit code.
 """
 
+import builtins
 import json
 import os
+import signal
 import sys
 import time
 
@@ -19,8 +21,44 @@ import torch.utils.tensorboard  # noqa: E402
 import regard.cli.main  # noqa: E402
 import regard.models.transformer  # noqa: E402
 import regard.training.run  # noqa: E402
+from regard.models.base import MODELS  # noqa: E402
+from regard.training.checkpoint import Checkpoints  # noqa: E402
 from regard.training.optim import Optimizer  # noqa: E402
 from regard.training.word2vec_steps import WordSteps  # noqa: E402
+
+for model in MODELS.names():
+    regard.training.run.kind_of_run(MODELS.get(model).capabilities)  # which imports it
+
+OPERATIONS = [(os, name) for name in ("mkdir", "rename", "replace", "fsync", "unlink", "rmdir")] + [(builtins, "open")]
+
+
+def kill_at_operation(at: int) -> None:
+    """Kills this process before the n-th file operation of all that saves checkpoints."""
+    inside, count = [0], [0]
+
+    def counted(original):
+        def operation(*given, **named):
+            if inside[0]:
+                count[0] += 1
+                if count[0] == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return original(*given, **named)
+
+        return operation
+
+    def marked(original):
+        def save(*given, **named):
+            inside[0] = 1
+            try:
+                return original(*given, **named)
+            finally:
+                inside[0] = 0
+
+        return save
+
+    for module, name in OPERATIONS:
+        setattr(module, name, counted(getattr(module, name)))
+    Checkpoints.save, Checkpoints.save_best = marked(Checkpoints.save), marked(Checkpoints.save_best)
 
 
 def child(argv: list[str], log: str, signal_at: dict[str, int]) -> None:
@@ -29,6 +67,8 @@ def child(argv: list[str], log: str, signal_at: dict[str, int]) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.argv = ["regard", *argv]
+    if "KILL_AT" in os.environ:
+        kill_at_operation(int(os.environ["KILL_AT"]))
     if signal_at:
         original = {kind: kind.step for kind in (Optimizer, WordSteps)}
 
@@ -58,6 +98,7 @@ def main() -> None:
             code = 1
             try:
                 os.chdir(request["cwd"])
+                os.environ.update(request.get("environment") or {})
                 child(request["argv"], request["log"], request.get("signal_at") or {})
                 code = 0
             except SystemExit as end:

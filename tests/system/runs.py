@@ -1,10 +1,15 @@
 """Training runs as real processes, and what is compared between them."""
 
+import contextlib
 import hashlib
 import json
+import os
 import random
+import signal
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 STEPS = 30
@@ -16,6 +21,27 @@ SETTINGS = [
 ]  # fmt: skip
 TRANSFORMERS = ("model.layers", "model.heads")  # settings that not every model has
 TIMES = ("seconds", "tokens_per_second")
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[subprocess.Popen]:
+    """A process that starts runs: see fork_server.py."""
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "fork_server.py")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert server.stdout is not None
+    assert server.stdin is not None
+    assert server.stdout.readline() == "ready\n"
+    yield server
+    server.stdin.close()
+    server.stdout.close()
+    server.send_signal(signal.SIGTERM)
+    server.wait(20)
 
 
 class Runs:
@@ -44,11 +70,18 @@ class Runs:
         settings = [word for word in SETTINGS if not (another and word.startswith(TRANSFORMERS))]
         return ["train", *files, "--out", str(self.folder / name), *settings, *words]
 
-    def start(self, argv: list[str], signal_at: tuple[int, int] | None = None) -> int:
+    def start(
+        self,
+        argv: list[str],
+        signal_at: tuple[int, int] | None = None,
+        environment: dict[str, str] | None = None,
+        log: str = "log",
+    ) -> int:
         """Starts `regard ARGV` in our folder; it signals itself after a step, if asked to. Gives its process id."""
-        (self.folder / "log").write_text("")
+        (self.folder / log).write_text("")
         at = {"step": signal_at[0], "signal": signal_at[1]} if signal_at else None
-        return self._ask(argv=argv, log=str(self.folder / "log"), cwd=str(self.folder), signal_at=at)
+        place = {"log": str(self.folder / log), "cwd": str(self.folder)}
+        return self._ask(argv=argv, **place, signal_at=at, environment=environment)
 
     def wait(self, pid: int) -> int:
         return self._ask(wait=pid)

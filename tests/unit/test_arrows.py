@@ -11,9 +11,11 @@ ROOT = Path(regard.__file__).parent
 # A part may import the parts to its right.
 ORDER = [
     "cli",
+    "serving",
     "looking",
     "comparing",
     "exchange",
+    "onnx",
     "training",
     "evaluation",
     "tasks",

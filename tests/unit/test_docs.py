@@ -31,6 +31,7 @@ def test_settings_are_those_of_the_code():
         "docs/positions.md",
         "docs/corpora.md",
         "docs/masked_models.md",
+        "docs/exporting.md",
         "CONTRIBUTING.md",
     ],
 )
@@ -53,6 +54,7 @@ def test_links_lead_somewhere(page):
         ("docs/word_vectors.md", 8),
         ("docs/shapes.md", 12),
         ("docs/language_models.md", 12),
+        ("docs/exporting.md", 4),
     ],
 )
 def test_commands_on_a_page_exist_with_their_options(page, least):

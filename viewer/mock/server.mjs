@@ -50,12 +50,12 @@ function traceRoute(traces, id, rest, query) {
   const part = () =>
     trace.part(query.get("part")) ?? refuse(404, "part", `there is no part ${query.get("part")}`, "Choose one of the list.");
   const number = (name) => Number(query.get(name));
-  const recurrent = /^recurrent\/(.+)$/.exec(rest);
+  const recurrent = /^(?:recurrent|convolution)\/(.+)$/.exec(rest);
   if (recurrent) {
     const name = decodeURIComponent(recurrent[1]);
     const tokens = trace.tokens(name.startsWith("decoder") ? "target" : "source");
     const gate = query.get("gate");
-    const squash = gate === "cell" || gate === "state" ? Math.tanh : (value) => 1 / (1 + Math.exp(-value));
+    const squash = ["cell", "state", "A", "A ⊗ σ(B)"].includes(gate) ? Math.tanh : (value) => 1 / (1 + Math.exp(-value));
     return framed({ type: "f32", shape: [tokens.length, 48] }, normals(`${name} ${gate}`, tokens.length * 48).map(squash));
   }
   switch (rest) {
@@ -80,11 +80,31 @@ function traceRoute(traces, id, rest, query) {
         ],
       };
     case "ponder": {
-      const tokens = trace.source.tokens;
-      const steps = [...normals(`ponder ${trace.source.text}`, tokens.length)].map((value) =>
-        Math.min(6, 1 + Math.floor(2 * Math.abs(value))),
-      );
-      return { tokens, steps, remainder: steps.map((value) => 0.9 / value), cost: steps.reduce((a, b) => a + b + 0.9 / b, 0) };
+      const tokens = trace.tokens(query.get("side") === "input" ? "target" : "source");
+      const most = 6;
+      const [chances, sums, weights, steps, remainder] = [[], [], [], [], []];
+      const drawn = normals(`ponder ${trace.source.text} ${query.get("side")}`, tokens.length * most);
+      tokens.forEach((_, i) => {
+        let sum = 0;
+        let halted = 0;
+        for (let n = 0; n < most; n++) {
+          const chance = 1 / (1 + Math.exp(0.6 - drawn[i * most + n]));
+          const before = sum;
+          sum += chance;
+          chances.push(chance);
+          sums.push(sum);
+          const ends = !halted && (sum > 0.99 || n === most - 1);
+          weights.push(halted ? 0 : ends ? 1 - before : chance);
+          if (ends) {
+            halted = n + 1;
+            steps.push(halted);
+            remainder.push(1 - before);
+          }
+        }
+      });
+      const cost = steps.reduce((total, n, i) => total + n + remainder[i], 0) / tokens.length;
+      const header = { type: "f32", shape: [3, tokens.length, most], tokens, steps, remainder, cost, epsilon: 0.01 };
+      return framed(header, Float32Array.from([...chances, ...sums, ...weights]));
     }
     case "local":
       return trace.local();
@@ -95,6 +115,14 @@ function traceRoute(traces, id, rest, query) {
           { kernel: 3, dilation: 2 },
           { kernel: 5, dilation: 1 },
         ],
+        gates: trace.target
+          ? ["encoder.0", "encoder.1", "decoder.0", "decoder.1"].map((name) => ({
+              name,
+              gates: ["gate σ(B)", "A", "A ⊗ σ(B)"],
+              tokens: name.startsWith("decoder") ? "target" : "source",
+              width: 48,
+            }))
+          : [],
         winners: Array.from({ length: trace.model.does === "classifies" ? 24 : 0 }, (_, i) => {
           const begin = Math.floor(Math.abs(normals(`win ${i}`, 1)[0]) * 3) % Math.max(1, trace.source.tokens.length - 3);
           return { filter: i, begin, end: begin + 3 + (i % 3), score: Math.abs(normals(`score ${i}`, 1)[0]) };
@@ -118,9 +146,23 @@ function answer(traces, method, path, query, body, response) {
     if (model[2] === "evaluation") return evaluation;
     if (model[2] === "curves/live") {
       response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+      const tell = (name, data) => response.write(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+      const finished = of.id !== "0";
+      tell("state", { finished });
+      for (const one of curves(of.id)) tell("row", one);
       let i = 200;
-      const timer = setInterval(() => response.write(`data: ${JSON.stringify(row(i++))}\n\n`), 700);
-      response.on("close", () => clearInterval(timer));
+      // What a test does to the run while the page is open.
+      let gone = false;
+      const told = (name, data) => {
+        gone = name === "gone";
+        tell(name, data);
+      };
+      if (!finished) traces.happenings.add(told);
+      const timer = finished ? 0 : setInterval(() => gone || tell("row", row(i++)), 700);
+      response.on("close", () => {
+        clearInterval(timer);
+        traces.happenings.delete(told);
+      });
       return null;
     }
   }
@@ -141,6 +183,7 @@ function answer(traces, method, path, query, body, response) {
 
 export function serve(port, assets = join(here, "..", "..", "src", "regard", "looking", "assets")) {
   const traces = new Map();
+  traces.happenings = new Set();
   const server = createServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url, "http://mock");
     const chunks = [];
@@ -167,6 +210,7 @@ export function serve(port, assets = join(here, "..", "..", "src", "regard", "lo
       }
     });
   });
+  server.happen = (name, data) => traces.happenings.forEach((tell) => tell(name, data));
   // As if the server had been started anew.
   server.forget = () => traces.clear();
   return new Promise((resolve) => server.listen(port, "127.0.0.1", () => resolve(server)));

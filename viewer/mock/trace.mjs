@@ -16,6 +16,13 @@ function narrow(values, rows, columns, { centres, window, sigma }) {
   }
 }
 
+/** A score and its parts. */
+function scored(total, step, uncovered) {
+  const divisor = ((5 + step) / 6) ** 0.6;
+  const [length, coverage] = [total / divisor - total, -0.2 * uncovered];
+  return { total, divisor, length, coverage, score: total + length + coverage };
+}
+
 export class MockTrace {
   made = new Map();
 
@@ -150,7 +157,8 @@ export class MockTrace {
     const words = ["Das", "Ein", "Tier", "Vieh", "es", "sie", "war", "ist", "müde", "weil", "nicht", "Straße", "Weg", "zu", ","];
     const next = random(seedOf(this.source.text));
     const steps = Math.ceil(wanted / 12) + 2;
-    const nodes = [{ id: 0, parent: null, step: 0, token: "<s>", log_prob: 0, total: 0, score: null, rank: 0, state: "kept", best: true }];
+    const start = { log_prob: 0, total: 0, divisor: 1, length: 0, coverage: null, score: null };
+    const nodes = [{ id: 0, parent: null, step: 0, token: "<s>", ...start, rank: 0, state: "kept", best: true }];
     let kept = [nodes[0]];
     for (let step = 1; step <= steps && nodes.length < wanted; step++) {
       const made = [];
@@ -163,8 +171,7 @@ export class MockTrace {
             step,
             token: words[Math.floor(next() * words.length)],
             log_prob,
-            total: parent.total + log_prob,
-            score: null,
+            ...scored(parent.total + log_prob, step, next()),
             rank: 0,
             state: "pruned",
             best: false,
@@ -178,7 +185,6 @@ export class MockTrace {
       if (step > steps / 2 && made[4]) {
         made[4].state = "finished";
         made[4].token = "</s>";
-        made[4].score = made[4].total / step;
       }
     }
     let best = nodes.filter((node) => node.state === "finished").sort((a, b) => b.score - a.score)[0] ?? kept[0];
@@ -189,8 +195,8 @@ export class MockTrace {
       width: 4,
       nodes,
       reference: this.given ? path(reference).map((node) => node.id) : null,
-      formula: "log P ÷ lp(n)",
-      settings: { "length penalty": 0.6, width: 4 },
+      formula: "log P / ((5 + n) / 6)^α + β Σᵢ log min(Σⱼ aⱼᵢ, 1)",
+      settings: { alpha: 0.6, coverage: 0.2, beam: 4 },
     };
   }
 }

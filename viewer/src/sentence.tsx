@@ -12,9 +12,20 @@ const DOES: Record<string, string> = {
   tags: "tags words",
   fills: "fills gaps",
   embeds: "knows words",
+  composes: "writes from a label",
 };
 
 const LONGEST = 400;
+
+/** "de" -> "German"; what is no code of a language stays. */
+function languageOf(code: string | undefined): string {
+  if (!code) return "";
+  try {
+    return new Intl.DisplayNames(["en"], { type: "language" }).of(code) ?? code;
+  } catch {
+    return code;
+  }
+}
 
 export function SentenceForm() {
   const [typed, setTyped] = useState(text.value);
@@ -50,7 +61,10 @@ export function SentenceForm() {
     >
       <div class="row">
         <label class="field grow">
-          <span>Type a sentence{of?.languages?.source ? ` (${of.languages.source})` : ""}</span>
+          <span>
+            {of?.does === "composes" ? "Type a label" : "Type a sentence"}
+            {of?.languages?.source ? ` in ${languageOf(of.languages.source)}` : ""}
+          </span>
           <textarea
             id="sentence"
             ref={box}
@@ -101,7 +115,7 @@ export function SentenceForm() {
       {of ? (
         <p class="about">
           {of.architecture}, {count(of.parameters)} parameters, {DOES[of.does] ?? of.does}
-          {translates && of.languages?.target ? ` into ${of.languages.target}` : ""}
+          {translates && of.languages?.target ? ` into ${languageOf(of.languages.target)}` : ""}
           {source.live ? "" : ". This is a saved page: the sentence is fixed."}
         </p>
       ) : null}

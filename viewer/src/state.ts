@@ -6,7 +6,7 @@ import type { Model, Problem, Trace, ViewName } from "./data/types";
 import { attempt, onTryAgain } from "./retry";
 import { changed, readLink, writeLink, type Link } from "./link";
 
-export const link = signal<Link>(readLink(location.hash));
+export const link = signal<Link>(readLink(location.hash || source.start || ""));
 export const models = signal<Model[] | null>(null);
 export const modelsProblem = signal<Problem | null>(null);
 export const trace = signal<Trace | null>(null);
@@ -85,7 +85,7 @@ onTryAgain(() => {
   forgetFrames();
 });
 
-const EMPTY: Problem = { where: "the sentence", what: "is empty", todo: "Type a sentence above and press Enter." };
+const EMPTY: Problem = { where: "the sentence", what: "it is empty", todo: "Type a sentence above and press Enter." };
 
 export function start(): void {
   effect(() => {

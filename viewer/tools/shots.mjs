@@ -5,6 +5,7 @@ import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { serve } from "../mock/server.mjs";
+import { settled } from "../tests/browser/tools.mjs";
 
 const ALL = [
   "heads:0",
@@ -31,7 +32,7 @@ const folder = join(dirname(dirname(fileURLToPath(import.meta.url))), "shots");
 mkdirSync(folder, { recursive: true });
 const server = process.env.ADDRESS ? null : await serve(0);
 const address = process.env.ADDRESS ?? `http://127.0.0.1:${server.address().port}/`;
-const wait = Number(process.env.WAIT ?? 500);
+const wait = Number(process.env.WAIT ?? 300);
 const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args: ["--no-sandbox"] });
 for (const look of only) {
   const [size, theme] = look.split("-");
@@ -46,6 +47,7 @@ for (const look of only) {
     const [view, model, more] = item.split(":");
     await page.goto("about:blank");
     await page.goto(`${address}#view=${view}&model=${model ?? 0}${more ? `&${more}` : ""}`);
+    await settled(page);
     await page.waitForTimeout(wait);
     await page.screenshot({ path: join(folder, `${view}-${model ?? 0}-${look}.png`), fullPage: process.env.FULL === "1" });
   }

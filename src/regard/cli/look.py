@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 import sys
 import threading
@@ -15,46 +16,62 @@ import uvicorn
 
 from regard.cli.outputs import check_outputs
 from regard.core.errors import ConfigError
-from regard.looking.saved_page import save_page
-from regard.looking.server import make_app
+from regard.looking.saved_page import StepsKept, save_page
+from regard.looking.server import Hosts, host_name, make_app
 from regard.looking.session import SENTENCE, Session
 from regard.tasks.folder import read_config
 from regard.tasks.pretrained import find_model
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]"})
 MOST_MODELS = 16
+NAME, MOST_LETTERS = re.compile(r"[\w-]+(\.[\w-]+)*\.?|\[[0-9a-fA-F:.]+\]"), 253
 FIRST_PORT, PORTS = 8020, 20  # tried in turn where none is named
 
 
-def run_save(folders: Sequence[Path], text: str, out: Path, device: str) -> None:
+def run_save(folders: Sequence[Path], text: str, out: Path, device: str, steps: StepsKept) -> None:
     """Writes the page of one sentence, which opens offline."""
     if len(folders) > 1:
         raise ConfigError("--save", f"{len(folders)} folders are given", "Give one")
+    if steps.everything and steps.chosen:
+        raise ConfigError("--all-steps", f"it goes without --{next(iter(steps.chosen))}", "Give one of them")
     check_outputs([out], [])
-    save_page(Session(list(folders) or [None], device), out, text or SENTENCE)
+    save_page(Session(list(folders) or [None], device), out, text or SENTENCE, steps=steps)
     print(f"{out} is written.")
 
 
-def run_look(folders: Sequence[Path], host: str, port: int, browser: bool, device: str) -> None:
+def run_look(
+    folders: Sequence[Path], host: str, port: int, browser: bool, device: str, names: Sequence[str] = ()
+) -> None:
     """Serves the viewer until Ctrl-C. Folders are checked before anything is opened; their models are loaded when looked at."""
     if len(folders) > MOST_MODELS:
         raise ConfigError("look", f"{len(folders)} folders are given", f"Give at most {MOST_MODELS}")
     for folder in folders:
         read_config(find_model(folder))
+    hosts = hosts_of(host, names)
     session = Session(list(folders) or [None], device)
     listening = listen(host, port)
     address = f"http://{_shown(host)}:{listening.getsockname()[1]}/"
     print(f"Look at {address} (Ctrl-C ends).", flush=True)
     if not _is_loopback(host):
         print(
-            f"Warning: {host} can be reached by other machines, and whoever reaches it can use these models.",
+            f"Warning: {host} can be reached by other machines, and whoever reaches it can use these models. "
+            "It is found by its addresses and by the names given by --allow-host.",
             file=sys.stderr,
         )
-    app = make_app(session, LOOPBACK | {_shown(host)} if _is_loopback(host) else None)
+    app = make_app(session, hosts)
     server = Server(session, uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=3))
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     server.run(sockets=[listening])
+
+
+def hosts_of(host: str, names: Sequence[str]) -> Hosts:
+    """The names under which the viewer may be asked: this machine's, the one that it listens on, and those given."""
+    for name in names:
+        if not NAME.fullmatch(name) or len(name) > MOST_LETTERS:
+            raise ConfigError("--allow-host", f"{name[:80]!r} is no name of a machine", "Give one, without a port")
+    own = {host_name(name) for name in (_shown(host), *names)}
+    return Hosts(LOOPBACK | own, addresses=not _is_loopback(host))
 
 
 class Server(uvicorn.Server):

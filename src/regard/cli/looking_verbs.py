@@ -24,19 +24,39 @@ def look(
         Path | None, typer.Option(help="Instead: write one sentence's page into this HTML file, which opens offline.")
     ] = None,
     text: Annotated[str, typer.Option(help="With --save: the sentence.")] = "",
+    layer: Annotated[
+        int | None, typer.Option(help="With --save: whose steps are kept, from 1. Default: the last layer.", min=1)
+    ] = None,
+    head: Annotated[int | None, typer.Option(help="With --save: likewise. Default: 1.", min=1)] = None,
+    row: Annotated[
+        int | None, typer.Option(help="With --save: likewise, the token. Default: the first 24.", min=1)
+    ] = None,
+    all_steps: Annotated[
+        bool, typer.Option("--all-steps", help="With --save: the steps of all layers, heads and tokens, if they fit.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="A name under which other machines may ask. May be repeated.", metavar="NAME"),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Look inside models in the browser: attention, step by step, on sentences of your own. Works offline."""
     with whole_imports():
         from regard.cli.look import run_look, run_save
         from regard.core.errors import ConfigError
+        from regard.looking.saved_page import StepsKept
 
+    chosen = {"layer": layer, "head": head, "row": row}
     if save is not None:
-        run_save(folders or [], text, save, device)
+        places = {name: None if value is None else value - 1 for name, value in chosen.items()}
+        run_save(folders or [], text, save, device, StepsKept(**places, everything=all_steps))
         return
     if text:
         raise ConfigError("--text", "it goes with --save", "Type the sentence into the page")
-    run_look(folders or [], host, port, browser, device)
+    for name, value in {**chosen, "all-steps": all_steps or None}.items():
+        if value is not None:
+            raise ConfigError(f"--{name}", "it goes with --save", "Choose it on the page")
+    run_look(folders or [], host, port, browser, device, allow_host or [])
 
 
 def plot(

@@ -15,6 +15,7 @@ from regard.cli.imports import whole_imports
 from regard.cli.looking_verbs import add_looking_verbs
 from regard.cli.measuring_verbs import add_measuring_verbs
 from regard.cli.reading_verbs import add_reading_verbs
+from regard.cli.serving_verbs import add_serving_verbs
 from regard.cli.text_verbs import add_text_verbs
 from regard.cli.translating_verbs import add_translating_verbs
 
@@ -147,7 +148,8 @@ def train(
     if result.interrupted is not None:
         steps = result.summary["steps"]
         when = f"and saved at step {steps}" if steps else "before the first step"
-        typer.echo(f"Stopped {when}. Go on with: regard train --resume {quoted(result.folder)}", err=True)
+        if not report.silent:
+            typer.echo(f"Stopped {when}. Go on with: regard train --resume {quoted(result.folder)}", err=True)
         raise typer.Exit(128 + result.interrupted)
     report.say(f"Done: {result.folder}. {_what_next(result.folder)}")
 
@@ -223,6 +225,7 @@ def _main(
 
 
 add_looking_verbs(app)
+add_serving_verbs(app)
 add_text_verbs(app)
 add_reading_verbs(app)
 add_exchange_verbs(app)

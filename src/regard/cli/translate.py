@@ -9,16 +9,16 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard.cli.notes import note_unfinished
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.lines import Translation
-from regard.tasks.pretrained import load_translator
+from regard.tasks.pretrained import find_model, load_translator
 from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
 
 PATIENCE_SECONDS = 0.05
@@ -29,6 +29,67 @@ OPTIONS = {
     for name in ("beam", "nbest", "coverage", "max_length", "length_norm", *SAMPLING)
 }
 OPTIONS |= {"alpha": "--length-penalty", "no_repeat_ngram": "--no-repeat"}  # setting of search -> option
+
+
+class Together(NamedTuple):
+    """What else writes."""
+
+    others: list[Path]
+    weights: list[float] | None
+    mix: Any
+    fuse: Path | None
+    fusion: float
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.others or self.weights or self.fuse is not None)
+
+    def load(self, model: Path | None, device: str, engine: str) -> Translator:
+        from regard.tasks.ensembles import ensemble
+
+        if engine == "ctranslate2":
+            raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
+        folders = [find_model(model), *self.others]
+        return ensemble(folders, device, weights=self.weights, mix=self.mix, fuse=self.fuse, fusion=self.fusion)
+
+
+class Choice(NamedTuple):
+    """How the translation that is shown is chosen."""
+
+    mbr: str | None
+    samples: int
+    channel: Path | None
+    language_model: Path | None
+    other: Path | None
+    guard: bool
+    glossary: Path | None = None
+    keep: Sequence[str] = ()
+
+    def of(self, translator: Translator, device: str) -> Translator:
+        from regard.tasks.guarding import Guard
+
+        reranking = [self.channel, self.language_model, self.other]
+        if self.mbr is not None and any(reranking):
+            raise ConfigError("--mbr", "it chooses by itself, and so does reranking", "Use one of the two")
+        if self.mbr is not None:
+            from regard.tasks.minimum_risk import MinimumRisk
+
+            translator = translator.choosing(MinimumRisk(samples=self.samples, utility=self.mbr))
+        elif any(reranking):
+            from regard.tasks.pretrained import load
+            from regard.tasks.reranking import Reranker
+
+            channel, other = (p and load_translator(p, device) for p in (self.channel, self.other))
+            beside = None if self.language_model is None else load(self.language_model, device)
+            if beside is not None and not hasattr(beside, "perplexity"):
+                raise ConfigError("--rerank-lm", "its model is no language model", "Give a run trained on text alone")
+            translator = translator.choosing(Reranker(channel=channel, language_model=beside, other=other))
+        if self.glossary is not None or self.keep:
+            from regard.tasks.glossary import Glossary
+
+            found = Glossary({}, tuple(self.keep)) if self.glossary is None else Glossary.load(self.glossary, self.keep)
+            translator = translator.with_glossary(found)
+        return translator.guarded(Guard() if self.guard else None)
 
 
 def run_translate(
@@ -42,9 +103,20 @@ def run_translate(
     engine: Any = "auto",
     compute: Any = "auto",
     verbose: bool = False,
+    together: Together | None = None,
+    choice: Choice | None = None,
 ) -> None:
-    translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
+    if together is not None and together.asked:
+        translator = together.load(model, device, engine).tagged(tag)
+    else:
+        translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
     settings = _settings(translator, changes)
+    if choice is not None:
+        translator = choice.of(translator, device)
+        if settings.method == "sample" and translator.terminology is not None:
+            raise ConfigError("--glossary", "what is drawn at random has no terms", "Leave --sample out, or this")
+        if settings.method == "sample":  # what is drawn is drawn
+            translator = translator.guarded(None)
     note_unfinished(translator.folder)
     typed = not texts and sys.stdin is not None and sys.stdin.isatty()
     if texts:
@@ -59,13 +131,16 @@ def run_translate(
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = as_they_come(stdin_lines())
     stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix, details=as_json)
-    cut = number = 0
+    cut = number = guarded = 0
     said = ""
     for number, (source, many) in enumerate(stream):
         if verbose and said != (said := _about_engine(translator)):
             print(said, file=sys.stderr)
         _write(number, source, many, settings.nbest, as_json, translator.engine)
         cut += not many[0].finished
+        guarded += bool(many[0].note)
+        if verbose and many[0].note:
+            print(f"Line {number + 1}: {many[0].note}", file=sys.stderr)
         if not texts:
             sys.stdout.flush()
     if cut:
@@ -73,6 +148,11 @@ def run_translate(
             f"Warning: {cut} of {number + 1} translations did not end by themselves and were cut at the maximum length.",
             file=sys.stderr,
         )
+    if guarded:
+        what = "was none (a loop, nothing, a copy)"
+        what = f"{what} or lacks a term" if translator.terminology is not None else what
+        print(f"Warning: of {guarded} of {number + 1} lines the best translation {what}.", file=sys.stderr)
+        print("--verbose says which; --no-guard leaves them as they are.", file=sys.stderr)
 
 
 def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:

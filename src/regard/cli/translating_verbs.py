@@ -59,6 +59,43 @@ def translate(
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
     ] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="Another run that writes together with --model; may be given several times."),
+    ] = None,
+    weight: Annotated[
+        list[float] | None, typer.Option(help="The share of each model, --model's first. Default: equal ones.")
+    ] = None,
+    mix: Annotated[str, typer.Option(help="How models write together: log (geometric mean) or mean.")] = "log",
+    fuse: Annotated[
+        Path | None, typer.Option(help="A language model of the target language whose scores are added.")
+    ] = None,
+    fusion: Annotated[float, typer.Option(help="What the scores of --fuse are multiplied by.")] = 0.1,
+    mbr: Annotated[
+        str | None,
+        typer.Option(help="Draw many translations, take the one most like the others by chrf or bleu."),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="How many translations --mbr draws.")] = 32,
+    channel: Annotated[
+        Path | None, typer.Option(help="A translator of the other direction, to rerank the beam (noisy channel).")
+    ] = None,
+    rerank_lm: Annotated[
+        Path | None, typer.Option("--rerank-lm", help="A language model of the target language, to rerank the beam.")
+    ] = None,
+    rerank_with: Annotated[
+        Path | None, typer.Option("--rerank-with", help="Another translator of the same languages, to rerank the beam.")
+    ] = None,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="Terms that must be written: lines of source, tab, target (forms with | between; = stays)."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="What stays as it is: url, email, placeholder, tag or number; may be given several times."),
+    ] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard/--no-guard", help="Take another hypothesis for a loop, nothing, a copy.")
+    ] = True,
     device: DeviceOption = "auto",
     engine: Annotated[
         str,
@@ -76,7 +113,7 @@ def translate(
 ) -> None:
     """Translate text: arguments, or standard input line by line."""
     with whole_imports():
-        from regard.cli.translate import run_translate
+        from regard.cli.translate import Choice, Together, run_translate
 
     changes = {
         "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
@@ -84,7 +121,9 @@ def translate(
         "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
     }  # fmt: skip
     given = {k: v for k, v in changes.items() if v is not None}
-    run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose)
+    together = Together(beside or [], weight, mix, fuse, fusion)
+    choice = Choice(mbr, samples, channel, rerank_lm, rerank_with, guard, glossary, keep or [])
+    run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose, together, choice)
 
 
 def score(

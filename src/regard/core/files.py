@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 64 << 20
+MAX_HEADER_BYTES = 8 << 20  # of a safetensors file: it takes many times as much memory
 
 
 def quoted(path: Path) -> str:
@@ -40,6 +41,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Makes a folder and those above it that are missing, on the disk too; one that is there already is well."""
+    if not path.parent.exists():
+        make_folder(path.parent)
+    made = not path.exists()
+    path.mkdir(exist_ok=True)
+    if made:
+        sync(path.parent)
 
 
 @contextlib.contextmanager
@@ -68,8 +79,19 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
+def check_place(path: Path) -> None:
+    """Refuses a link that leads out of its folder. Hugging Face's cache is spared, where a snapshot's files are links to blobs."""
+    if not path.is_symlink():
+        return
+    home, real = path.parent.resolve(), path.resolve()
+    blobs = home.parent.parent / "blobs"
+    if not real.is_relative_to(home) and not (home.parent.name == "snapshots" and real.parent == blobs):
+        raise CheckpointError(path, "it is a link to another place", "Put the file itself into the folder")
+
+
 def read_json(path: Path) -> Any:
-    """Reads a JSON file of bounded size; a damaged one is a CheckpointError."""
+    """Reads a JSON file of bounded size; a damaged one, or a link that leads elsewhere, is a CheckpointError."""
+    check_place(path)
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise CheckpointError(path, "the file is too large to be what it claims", "Restore it from a copy")
@@ -99,10 +121,11 @@ def write_folder(final: Path, fill: Callable[[Path], None]) -> None:
         if final.exists():
             os.rename(final, replaced)
             os.rename(partial, final)
+            sync(final.parent)  # before the old one goes: names and contents may reach the disk in any order
             shutil.rmtree(replaced, ignore_errors=True)
         else:
             os.rename(partial, final)
-        sync(final.parent)
+            sync(final.parent)
     except BaseException:
         if replaced.exists() and not final.exists():
             os.rename(replaced, final)
@@ -176,13 +199,28 @@ def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapp
     write_bytes(path, safetensors.torch.save(plain, dict(metadata) if metadata else None))
 
 
-def load_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Reads a safetensors file; a foreign or damaged one is a CheckpointError."""
+def check_header(path: Path) -> None:
+    """Bounds the header of a safetensors file before it is read. What else is wrong with it, its reader says."""
+    check_place(path)
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+    except OSError:
+        return
+    if size > MAX_HEADER_BYTES:
+        what = "it is not a readable safetensors file (header too large)"
+        raise CheckpointError(path, what, "Restore it from a copy")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file whose header holds together; a foreign or damaged one is a CheckpointError."""
     from safetensors import SafetensorError, safe_open
 
+    check_header(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            yield file
     except FileNotFoundError:
         raise CheckpointError(path, "the weights are missing", "Check that the folder is a whole run") from None
     except IsADirectoryError:
@@ -191,3 +229,15 @@ def load_tensors(path: Path) -> dict[str, torch.Tensor]:
         raise CheckpointError(
             path, f"it is not a readable safetensors file ({error})", "Restore it from a copy"
         ) from None
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Reads a safetensors file; a foreign or damaged one is a CheckpointError."""
+    with _opened(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+
+
+def check_tensors(path: Path) -> None:
+    """Raises a CheckpointError unless the header of a safetensors file holds together."""
+    with _opened(path):
+        pass

@@ -35,6 +35,7 @@ class SearchConfig:
     max_repeat: int = 8  # no 1- to 4-gram is written more than this many times in a row; 0 is off
     ban_unknown: bool = True
     capture: bool = True  # on CUDA, a step is recorded once and replayed: the same texts, sooner
+    fused: bool = False  # steps of few kernels on CUDA with Triton, of Transformer and GPT; off until measured on a GPU
 
     # Sampling only, applied in this order.
     temperature: float = 1.0

@@ -32,6 +32,43 @@ class Batch(NamedTuple):
         return Batch(self.source.to(device), target_in, target_out, self.rows)
 
 
+class Part(NamedTuple):
+    """One worker's part of every batch, of all workers' parts: row i of a batch is worker i mod `size`'s.
+
+    Batches are of like lengths, so the parts are, too.
+    """
+
+    rank: int = 0
+    size: int = 1
+
+    def of(self, rows: np.ndarray) -> np.ndarray:
+        """The rows of a batch that are this worker's; the first row, where there are too few for all: see `emptied`."""
+        return rows[self.rank :: self.size] if self.rank < len(rows) else rows[:1]
+
+    def slots(self, rows: int) -> range:
+        """Where this worker's rows stand in a batch of so many."""
+        return range(self.rank, rows, self.size) if self.rank < rows else range(1)
+
+    def cut(self, batch: Batch, rows: int) -> Batch:
+        """The batch that was made of this worker's rows: an empty one, if it has none of its own."""
+        return batch if self.rank < rows else emptied(batch)
+
+    def share(self, count: int) -> int:
+        """The most that this worker has of so many."""
+        return -(-count // self.size)
+
+
+ALL = Part()
+
+
+def emptied(batch: Batch) -> Batch:
+    """A batch of the same shape in which nothing is to be learnt: its loss is 0, and so are its gradients."""
+    tokens, keep = torch.full_like(batch.source.tokens, PAD), torch.zeros_like(batch.source.keep)
+    tokens[:, 0], keep[:, 0] = EOS, True  # attention must have something to look at
+    target_in, target_out = (torch.full_like(tensor, PAD) for tensor in (batch.target_in, batch.target_out))
+    return Batch(Padded(tokens, keep), target_in, target_out, [])
+
+
 def collate(
     source_ids: TokenRows, target_ids: TokenRows, rows: Sequence[int] | np.ndarray, multiple: int = 1, fill: int = 0
 ) -> Batch:
@@ -169,10 +206,10 @@ class Place(NamedTuple):
 
 
 class Change(Protocol):
-    """Changes the tokens of a batch on its way: a pure function of its rows, the text and the place."""
+    """Changes the tokens of rows on their way: a pure function of the rows, their slots in the batch, the text and the place."""
 
     def __call__(
-        self, sources: list[list[int]], targets: list[list[int]], rows: list[int], place: Place
+        self, sources: list[list[int]], targets: list[list[int]], rows: list[int], place: Place, slots: Sequence[int]
     ) -> tuple[list[list[int]], list[list[int]]]: ...
 
 
@@ -197,8 +234,10 @@ class BatchStream:
         multiple: int = 1,
         fill: int = 0,
         change: Change | None = None,
+        part: Part = ALL,
     ):
-        self._store, self._plan, self._multiple, self._fill, self._change = store, plan, multiple, fill, change
+        self._store, self._plan, self._multiple, self._change = store, plan, multiple, change
+        self._fill, self._part = part.share(fill), part
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers > 0 else None
         self._ahead = workers * _LOOK_AHEAD
         self._queue: deque[tuple[Future[Batch], int, Place]] = deque()
@@ -217,19 +256,22 @@ class BatchStream:
             raise StopIteration
         if self._pool is None:
             rows, place, after = next(self._places)
-            return Drawn(self._collate(rows, place), place.epoch, after)
+            return Drawn(self._own(rows, place), place.epoch, after)
         while len(self._queue) <= self._ahead:
             rows, place, after = next(self._places)
-            self._queue.append((self._pool.submit(self._collate, rows, place), place.epoch, after))
+            self._queue.append((self._pool.submit(self._own, rows, place), place.epoch, after))
         batch, epoch, after = self._queue.popleft()
         return Drawn(batch.result(), epoch, after)
 
-    def _collate(self, rows: np.ndarray, place: Place) -> Batch:
+    def _own(self, rows: np.ndarray, place: Place) -> Batch:
+        """This worker's rows: the others' are not even read."""
+        return self._part.cut(self._collate(self._part.of(rows), place, self._part.slots(len(rows))), len(rows))
+
+    def _collate(self, rows: np.ndarray, place: Place, slots: Sequence[int]) -> Batch:
         if self._change is None:
             return collate(self._store.source, self._store.target, rows, self._multiple, self._fill)
-        sides = self._change(
-            [self._store.source[row] for row in rows], [self._store.target[row] for row in rows], rows.tolist(), place
-        )
+        sources, targets = ([side[row] for row in rows] for side in (self._store.source, self._store.target))
+        sides = self._change(sources, targets, rows.tolist(), place, slots)
         source, target = (TokenRows.from_lists(side) for side in sides)
         batch = collate(source, target, np.arange(len(rows)), self._multiple, self._fill)
         return batch._replace(rows=rows.tolist())

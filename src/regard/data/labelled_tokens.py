@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from regard.core.errors import DataError
-from regard.core.types import EOS
+from regard.core.specials import EOS
 from regard.data.tokenizers import Tokenizer
 
 

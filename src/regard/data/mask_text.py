@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.core.errors import DataError
-from regard.core.types import UNK
+from regard.core.specials import UNK
 from regard.data.tokenizer_training import SPACE
 from regard.data.tokenizers import Tokenizer
 from regard.data.wordpiece import MASK

@@ -18,7 +18,7 @@ Departs from the released code:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ import torch
 
 from regard.core.errors import DataError
 from regard.core.types import EOS, PAD, UNK, Padded
-from regard.data.batching import Batch, BatchStream, Place
+from regard.data.batching import ALL, Batch, BatchStream, Part, Place
 from regard.data.draws import row_keys, shares
 from regard.data.sentence_stream import SentenceStream
 from regard.data.tokenizers import Tokenizer
@@ -232,18 +232,18 @@ def _covered(words: np.ndarray, hidden: np.ndarray, keys: np.ndarray, masking: M
 class MaskedBatches(BatchStream):
     """Batches of masked rows without end, all of one shape, from any place."""
 
-    def __init__(self, plan: ExamplePlan, masking: Masking, place: Place, workers: int = 0):
+    def __init__(self, plan: ExamplePlan, masking: Masking, place: Place, workers: int = 0, part: Part = ALL):
         self._examples, self._masking = plan, masking
-        super().__init__(plan.stream, plan, place.epoch, place.position, workers)  # pyright: ignore[reportArgumentType]
+        super().__init__(plan.stream, plan, place.epoch, place.position, workers, part=part)  # pyright: ignore[reportArgumentType]
 
-    def _collate(self, rows: np.ndarray, place: Place) -> Batch:
+    def _collate(self, rows: np.ndarray, place: Place, slots: Sequence[int]) -> Batch:
         plan = self._examples
         return collate_masked(
             plan.stream,
             rows,
             self._masking,
             window=plan.window,
-            rows=plan.rows,
+            rows=self._part.share(plan.rows),
             seed=plan.seed,
             epoch=place.epoch,
         )

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from regard.core.types import UNK
+from regard.core.specials import UNK
 from regard.data.tokenizers import SPACE, Tokenizer
 
 Pieces = list[list[int]]  # of a sentence: the tokens of each word

@@ -14,7 +14,7 @@ import torch
 
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import BOS, EOS, Padded
-from regard.data.batching import Batch, Drawn, Place
+from regard.data.batching import ALL, Batch, Drawn, Part, Place
 from regard.data.long_texts import CHUNK, chunks_of
 from regard.data.tokenizers import Tokenizer
 
@@ -97,15 +97,18 @@ class StreamPlan:
 class StreamBatches:
     """Batches of a stream without end, from any place. Its rows are the places in the stream where they begin."""
 
-    def __init__(self, stream: TokenStream, plan: StreamPlan, epoch: int = 0, position: int = 0):
+    def __init__(self, stream: TokenStream, plan: StreamPlan, epoch: int = 0, position: int = 0, part: Part = ALL):
         if len(stream) != plan.length:
             what = f"the plan is for {plan.length:,} tokens, and the stream has {len(stream):,}"
             raise DataError("batches", what, "Make the plan for this stream")
-        self._stream, self._plan = stream, plan
+        if plan.rows < part.size:
+            what = f"a batch has {plan.rows} rows, and there are {part.size} workers"
+            raise ConfigError("setting train.batch_tokens", what, "Raise it, or use fewer workers")
+        self._stream, self._plan, self._part = stream, plan, part
         self._place, self._begins = Place(epoch, position), plan.epoch(epoch)
         self._closed = False
         # All batches share one source: a single EOS for each row, which says how many rows there are.
-        ends = torch.full((plan.rows, 1), EOS)
+        ends = torch.full((len(part.slots(plan.rows)), 1), EOS)
         self._source = Padded(ends, torch.ones_like(ends, dtype=torch.bool))
         if not 0 <= position <= len(self._begins):
             raise DataError(
@@ -124,7 +127,7 @@ class StreamBatches:
             self._place = Place(self._place.epoch + 1, 0)
             self._begins = self._plan.epoch(self._place.epoch)
         epoch, position = self._place
-        begins = self._begins[position]
+        begins = self._part.of(self._begins[position])
         target_in, target_out = map(torch.from_numpy, self._stream.windows(begins, self._plan.window))
         self._place = Place(epoch, position + 1)
         after = self._place if position + 1 < len(self._begins) else Place(epoch + 1, 0)

@@ -41,6 +41,7 @@ class TokenizerConfig:
     min_count: int = 2  # how often a word (or a pair that BPE merges) must occur
     split_digits: bool = True  # of bpe, unigram and word
     lines: int = 250_000  # of each side, at most so many are looked at, evenly spaced; 0 looks at all
+    folder: str = ""  # a run whose tokenizer is taken as it is; the settings above then count for nothing
     words: str = (
         ""  # of space and word: a file of words, one on each line, that belong to the vocabulary beside the text's
     )
@@ -81,6 +82,14 @@ def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) 
             listed = _count_words(read_word_list(config.words), inner) if config.words else {}
             inner.model = _model(words, listed, config, tags)
     inner.add_special_tokens([*SPECIALS, *tags])
+    return inner
+
+
+def word_tokenizer(words: Sequence[str]) -> hf.Tokenizer:
+    """A tokenizer of kind `space` with these words, which are numbered after the special tokens."""
+    inner = _untrained(TokenizerConfig(kind="space"))
+    inner.model = models.WordLevel(_numbered([*SPECIALS, *(SPACE + word for word in words)]), SPECIALS[UNK])
+    inner.add_special_tokens(list(SPECIALS))
     return inner
 
 

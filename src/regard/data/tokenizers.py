@@ -8,6 +8,7 @@ Text that looks like a special token ("</s>") is text; only `space` reads a word
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import itertools
 import json
@@ -23,6 +24,7 @@ import tokenizers as hf
 from regard.core.errors import TokenizerError
 from regard.core.files import write_bytes
 from regard.core.specials import SPECIALS, UNK
+from regard.data.charsmap import Charsmap
 from regard.data.gpt2_tokens import gpt2_json
 from regard.data.long_texts import parts_of
 from regard.data.tokenizer_training import SPACE, TokenizerConfig, trained
@@ -42,8 +44,9 @@ _RETRAIN = "Restore the file from a copy, or train again"
 class Tokenizer:
     """Turns text into token ids and back. Neither BOS nor EOS is added."""
 
-    def __init__(self, text: str, inner: hf.Tokenizer):
-        self._text, self._inner = text, inner
+    def __init__(self, text: str, inner: hf.Tokenizer, charsmap: Charsmap | None = None):
+        """`charsmap` is applied to texts before `inner` sees them."""
+        self._text, self._inner, self._charsmap = text, inner, charsmap
         inner.encode_special_tokens = True  # "</s>" inside a text is text; this flag is not part of the JSON
         inner.no_truncation()
         inner.no_padding()
@@ -76,10 +79,13 @@ class Tokenizer:
         """Reads a tokenizer, checking that it is whole and has regard's special tokens."""
         if len(text) > MAX_JSON_CHARACTERS:
             raise TokenizerError(where, "the file is too large to be a tokenizer", _RETRAIN)
+        charsmap, plain = _without_charsmap(text, where)
         try:
-            inner = hf.Tokenizer.from_str(text)
+            inner = hf.Tokenizer.from_str(plain)
             inner.encode("probe ?", add_special_tokens=False)
-        except Exception as error:
+        except BaseException as error:  # a panic of the library is not an Exception
+            if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+                raise
             reason = " ".join(str(error).split())[:120]
             raise TokenizerError(where, f"it is not a tokenizer, or a damaged one ({reason})", _RETRAIN) from None
         found = [inner.id_to_token(i) for i in range(len(SPECIALS))]
@@ -91,7 +97,7 @@ class Tokenizer:
             )
         if sorted(inner.get_vocab().values()) != list(range(inner.get_vocab_size())):
             raise TokenizerError(where, "its token ids have gaps", "Use a tokenizer that regard has trained")
-        return cls(text, inner)
+        return cls(text, inner, charsmap)
 
     def to_json(self) -> str:
         return self._text
@@ -148,8 +154,9 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The token ids of each text."""
+        read = list(texts) if self._charsmap is None else [self._charsmap(text) for text in texts]
         try:
-            return [encoding.ids for encoding in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+            return [encoding.ids for encoding in self._inner.encode_batch_fast(read, add_special_tokens=False)]
         except TypeError:  # a lone surrogate, as undecodable bytes on the command line give
             for text in texts:
                 if not isinstance(text, str):
@@ -196,6 +203,8 @@ class TokenizerPair:
     @classmethod
     def train_on(cls, text: PairStream, config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
         """Tokenizers for the two sides of a text, in memory or not. Tags stand before source sentences only."""
+        if config.folder:
+            return cls.taken(config.folder, tags)
         part = text.spaced(config.lines) if config.lines else text
         if config.joint:
             both = Tokenizer.train(_Lines(part, ("sources", "targets")), config, tags)
@@ -206,9 +215,22 @@ class TokenizerPair:
     @classmethod
     def train_on_text(cls, documents: Sequence[str], config: TokenizerConfig, tags: Sequence[str] = ()) -> Self:
         """One tokenizer for a text without a source, in both places. At most `config.lines` documents are looked at."""
+        if config.folder:
+            one = cls.taken(config.folder, ()).target
+            for tag in tags:
+                one.tag(tag)  # an error where it has none
+            return cls(one, one, True)
         step = -(-len(documents) // config.lines) if config.lines else 1
         one = Tokenizer.train(_Parts(documents, max(1, step)), config, tags)
         return cls(one, one, True)
+
+    @classmethod
+    def taken(cls, folder: str, tags: Sequence[str]) -> Self:
+        """The tokenizers of another run; its source's must have these tags."""
+        found = cls.load(Path(folder))
+        for tag in tags:
+            found.source.tag(tag)
+        return found
 
     def save(self, folder: Path) -> None:
         """Writes `tokenizer.json`, or one file for each side where they differ."""
@@ -252,6 +274,23 @@ class _Parts:
     def __iter__(self) -> Iterator[str]:
         for i in range(0, len(self._documents), self._step):
             yield from parts_of(self._documents[i])
+
+
+def _without_charsmap(text: str, where: object) -> tuple[Charsmap | None, str]:
+    """The map of characters with which a tokenizer begins (a SentencePiece model's), and the JSON without it."""
+    if '"Precompiled"' not in text:
+        return None, text
+    try:
+        about = json.loads(text)
+        steps = about["normalizer"]["normalizers"]
+        first, others = steps[0], steps[1:]
+        if first["type"] != "Precompiled" or any(step["type"] == "Precompiled" for step in others):
+            raise TokenizerError(where, "its map of characters is not the first of its steps", _RETRAIN)
+        charsmap = Charsmap(base64.b64decode(first["precompiled_charsmap"], validate=True), where)
+        about["normalizer"]["normalizers"] = others
+        return charsmap, json.dumps(about, ensure_ascii=False)
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError):
+        raise TokenizerError(where, "it is not a tokenizer, or a damaged one", _RETRAIN) from None
 
 
 def gpt2_tokenizer(encoder_json: Path, vocab_bpe: Path) -> Tokenizer:

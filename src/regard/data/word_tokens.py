@@ -29,10 +29,11 @@ class WordTokenizer:
     It asks where in the text a token comes from, since tokens themselves do not tell: normalisation adds and removes
     spaces, text may hold "▁", and bytes have no mark. White space belongs to the word after it (as "▁" does), and at
     the end of a text to none. A token across several words belongs to the first; the others may get no token.
+    `words` says what a word is, where that is not all that stands between white space.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Tokenizer, words: re.Pattern[str] = _WORD):
+        self._tokenizer, self._words = tokenizer, words
         self._inner = hf.Tokenizer.from_str(tokenizer.to_json())
         self._inner.encode_special_tokens = True
         self._inner.no_truncation()
@@ -45,9 +46,9 @@ class WordTokenizer:
         except TypeError:
             self._tokenizer.encode(texts)  # says which text is no text
             raise
-        return [_numbered(text, encoding) for text, encoding in zip(texts, found, strict=True)]
+        return [_numbered(text, encoding, self._words) for text, encoding in zip(texts, found, strict=True)]
 
 
-def _numbered(text: str, encoding: hf.Encoding) -> WordTokens:
-    ends = [match.end() for match in _WORD.finditer(text)]
+def _numbered(text: str, encoding: hf.Encoding, words: re.Pattern[str]) -> WordTokens:
+    ends = [match.end() for match in words.finditer(text)]
     return WordTokens(encoding.ids, [bisect_right(ends, start) for start, _ in encoding.offsets], len(ends))

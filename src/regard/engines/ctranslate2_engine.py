@@ -6,9 +6,10 @@ import dataclasses
 import importlib.util
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from regard.core.errors import ModelError
+from regard.core.errors import CheckpointError, ModelError
 from regard.core.search_config import SearchConfig
 from regard.core.specials import BOS, EOS, PAD, SPECIALS
 from regard.engines.ctranslate2_limits import MODEL, Compute
@@ -69,6 +70,8 @@ class CTranslate2Engine:
     ):
         import ctranslate2
 
+        from regard.engines.ctranslate2_reading import arrays_of  # NumPy, as the line above
+
         self.compute, self.longest = compute, longest
         self.source_limit = self.target_limit = limit  # that of learned positions
         self._source = source
@@ -77,6 +80,10 @@ class CTranslate2Engine:
             raise ModelError("the vocabulary", "it has a token twice", "Use the torch engine")
         self.short = SHORT_LISTS in files  # each batch may write only what its source tokens may become
         self.small = len(files[MODEL]) < SMALL
+        try:  # kept files may have come with a run from elsewhere: CTranslate2 believes what they say of their sizes
+            arrays_of(memoryview(files[MODEL]), Path(MODEL))
+        except CheckpointError as error:
+            raise ModelError("the converted model", error.what, "Delete the run's folder ctranslate2") from None
         self.batches = threads() if self.small else 1  # searched at the same time
         try:
             self._model = ctranslate2.Translator(

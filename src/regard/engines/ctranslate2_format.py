@@ -48,7 +48,9 @@ def quantised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(matrix * scale[:, None]).astype(np.int8), scale
 
 
-def model_bytes(variables: Variables, compute: Compute) -> bytes:
+def model_bytes(
+    variables: Variables, compute: Compute, specification: str = SPECIFICATION, revision: int = REVISION
+) -> bytes:
     """The content of model.bin. Arrays that are one and the same object are written once."""
     first: dict[int, str] = {}
     aliases: list[tuple[str, str]] = []
@@ -62,7 +64,7 @@ def model_bytes(variables: Variables, compute: Compute) -> bytes:
             arrays[name], arrays[f"{name}_scale"] = quantised(array)
         else:
             arrays[name] = array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
-    parts = [struct.pack("<I", BINARY_VERSION), _text(SPECIFICATION), struct.pack("<II", REVISION, len(arrays))]
+    parts = [struct.pack("<I", BINARY_VERSION), _text(specification), struct.pack("<II", revision, len(arrays))]
     for name, array in sorted(arrays.items()):
         if array.nbytes > MOST_BYTES:
             raise ValueError(f"{name} has {array.nbytes:,} bytes, and the format holds {MOST_BYTES:,}")
@@ -86,15 +88,21 @@ def vocabulary_files(source: Sequence[str], target: Sequence[str]) -> dict[str, 
     return {"source_vocabulary.json": _json(list(source)), "target_vocabulary.json": _json(list(target))}
 
 
-def config_file(specials: Mapping[str, str], epsilon: float) -> dict[str, bytes]:
-    """config.json: the names of the special tokens, and what a norm adds to the variance."""
-    settings = {
-        **specials,
-        "add_source_bos": False,
-        "add_source_eos": False,
-        "layer_norm_epsilon": epsilon,
-        "multi_query_attention": False,
-    }
+def vocabulary_file(tokens: Sequence[str]) -> dict[str, bytes]:
+    """The file of the vocabulary of a model that does not translate."""
+    return {"vocabulary.json": _json(list(tokens))}
+
+
+def config_file(
+    specials: Mapping[str, str], epsilon: float, *, translates: bool = True, grouped: bool = False
+) -> dict[str, bytes]:
+    """config.json: the names of the special tokens, and what a norm adds to the variance.
+
+    `grouped`: there are fewer heads of keys and values than of queries.
+    """
+    settings = {**specials, "layer_norm_epsilon": epsilon, "multi_query_attention": grouped}
+    if translates:
+        settings |= {"add_source_bos": False, "add_source_eos": False}
     return {CONFIG: _json(dict(sorted(settings.items())))}
 
 

@@ -27,6 +27,7 @@ def why_not(section: Mapping[str, Any]) -> str | None:
         (settings.normalise not in ("layer", "rms"), f"normalise={settings.normalise!r}"),
         (settings.norm not in ("pre", "post"), f"norm={settings.norm!r}"),
         (not settings.residual, "residual=false"),
+        (not settings.source_end, "source_end=false"),
         (settings.activation not in ACTIVATIONS, f"activation={settings.activation!r}"),
         (settings.positions not in (*WAVES, "learned", "none"), f"positions={settings.positions!r}"),
         (settings.relative not in ("none", "shaw", "t5", "alibi", "rotary"), f"relative={settings.relative!r}"),

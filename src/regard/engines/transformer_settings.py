@@ -20,6 +20,7 @@ class TransformerSettings:
     inner: int = 0
     norm: str = "pre"
     normalise: str = "layer"
+    norm_epsilon: float = 1e-5
     residual: bool = True
     scaling: bool = True
     positions: str = "sinusoidal"
@@ -33,6 +34,7 @@ class TransformerSettings:
     rotary_base: float = 10000.0
     activation: str = "relu"
     tie: str = "auto"
+    source_end: bool = True
 
     @property
     def depth(self) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import torch
 
 from regard.core.errors import DataError
 from regard.core.types import PAD
+from regard.data.batching import ALL, Part
 from regard.data.corpus import DataConfig
 from regard.data.documents import Unit, read_documents
 from regard.data.masking import NO_CODE, ExamplePlan, Masking, collate_masked, stream_for_rows
@@ -77,14 +78,24 @@ def learns_next_sentence(config: Any) -> bool:
 
 @torch.inference_mode()
 def score_masked(
-    model: Any, stream: SentenceStream, masking: Masking, window: int, device: torch.device, *, pairs: bool
+    model: Any,
+    stream: SentenceStream,
+    masking: Masking,
+    window: int,
+    device: torch.device,
+    *,
+    pairs: bool,
+    part: Part = ALL,
 ) -> MaskedScore:
-    """Reads a text once, in rows of `window` tokens. `pairs` asks for the next-sentence task, if there are two documents."""
+    """Reads a text once, in rows of `window` tokens. `pairs` asks for the next-sentence task, if there are two documents.
+
+    Of several workers, each reads its part of the batches.
+    """
     pairs = pairs and len(stream.documents) > 2
     rows = max(1, ROW_TOKENS.get(device.type, ROW_TOKENS_ELSEWHERE) // window)
     plan = ExamplePlan(stream, rows, window, seed=SEED, pairs=pairs)
     nll, counts = 0.0, np.zeros(4, dtype=np.int64)
-    for examples in plan.epoch(0):
+    for examples in plan.epoch(0)[part.rank :: part.size]:
         batch = collate_masked(stream, examples, masking, window=window, rows=rows, seed=SEED, epoch=0).to(device)
         there = batch.target_out != PAD
         words = batch.target_out[there]

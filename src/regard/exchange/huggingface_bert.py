@@ -15,7 +15,7 @@ What config.json says of the mathematics is done or refused by name. pytorch_mod
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,6 +161,17 @@ def write_bert(run: Path | tuple[Any, TokenizerPair, Mapping[str, Any]], out: Pa
     """Writes the BERT of a run folder (or a model, its tokenizer and its run's configuration) as transformers opens it."""
     check_free(out)
     model, tokenizers, about = load_model(run) if isinstance(run, Path) else run
+    names: list[Names] = []
+    fill, architecture = bert_filling(model, tokenizers, about, names)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_folder(out, fill)
+    return Written(out, architecture, names[0])
+
+
+def bert_filling(
+    model: Any, tokenizers: TokenizerPair, about: Mapping[str, Any], names: list[Names]
+) -> tuple[Callable[[Path], None], str]:
+    """What writes the files into a folder, and which class opens them. `names` hears whose names the tokens got."""
     config = model.config
     if config.name not in BERTS:
         todo = "Only models with model.name=bert, bert-classifier or bert-tagger become a BERT"
@@ -170,16 +181,13 @@ def write_bert(run: Path | tuple[Any, TokenizerPair, Mapping[str, Any]], out: Pa
     if architecture != "BertModel":
         tensors = {n if n.startswith(("cls.", "classifier.")) else f"bert.{n}": t for n, t in tensors.items()}
     labels = list(about.get("labels", ()))
-    names: list[Names] = []
 
     def fill(place: Path) -> None:
         names.append(write_tokenizer(tokenizers.source, place, config.context))
         save_tensors(place / WEIGHTS, tensors, {"format": "pt"})
         write_json(place / CONFIG, _theirs(config, architecture, tokenizers.source.size, labels))
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, fill)
-    return Written(out, architecture, names[0])
+    return fill, architecture
 
 
 def _short(name: str) -> str | None:

@@ -17,7 +17,7 @@ What config.json says of the mathematics is done or refused by name. pytorch_mod
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError, ModelError
 from regard.core.files import read_json, save_tensors, write_folder, write_json
-from regard.core.types import BOS, EOS, PAD, SPECIALS
+from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.exchange.huggingface_files import (
     check_free,
@@ -147,6 +147,14 @@ def write_gpt2(run: Path | tuple[Writer, TokenizerPair], out: Path) -> Written:
     """Writes the GPT of a run folder (or a model and its tokenizer) as files that transformers opens as GPT-2."""
     check_free(out)
     model, tokenizers = load_model(run)[:2] if isinstance(run, Path) else run
+    fill, vocabulary, tied = gpt2_filling(model, tokenizers)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_folder(out, fill)
+    return Written(out, vocabulary, tied)
+
+
+def gpt2_filling(model: Writer, tokenizers: TokenizerPair) -> tuple[Callable[[Path], None], Layout, bool]:
+    """What writes the files into a folder, whose vocabulary they have, and whether the tables are tied."""
     config = model.config
     _check_expressible(config)
     own = weights_of(model)
@@ -168,7 +176,7 @@ def write_gpt2(run: Path | tuple[Writer, TokenizerPair], out: Path) -> Written:
     ends: dict[str, int] = {"bos_token_id": BOS, "eos_token_id": EOS, "pad_token_id": PAD}
     if config.silent:
         ends = {"bos_token_id": vocabulary - 1, "eos_token_id": vocabulary - 1}
-    unwritten = {} if config.silent else {"suppress_tokens": [PAD, BOS]}  # as regard's own search
+    unwritten = {} if config.silent else {"suppress_tokens": [PAD, BOS, UNK]}  # as regard's own search
 
     def fill(place: Path) -> None:
         write_tokenizer = write_gpt2_tokenizer if config.silent else write_regard_tokenizer
@@ -177,9 +185,7 @@ def write_gpt2(run: Path | tuple[Writer, TokenizerPair], out: Path) -> Written:
         write_json(place / GENERATION, {**ends, **unwritten})
         write_json(place / CONFIG, {**_theirs(config), **ends, "vocab_size": vocabulary, "tie_word_embeddings": tied})
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_folder(out, fill)
-    return Written(out, "gpt2" if config.silent else "regard", tied)
+    return fill, "gpt2" if config.silent else "regard", tied
 
 
 def _names(layers: int) -> Iterator[tuple[str, str, bool]]:

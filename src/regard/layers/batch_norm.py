@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.core.workers import over_all_workers
 from regard.layers.recurrent.cells import precise, without_autocast
 
 MOMENTUM = 0.1
@@ -46,9 +47,9 @@ class BatchNorm(nn.Module):
         if counted is None:
             counted = torch.ones(rows.shape[:1], dtype=torch.bool, device=x.device)
         real = counted.flatten()[:, None]
-        count = real.sum().to(x.dtype)
-        mean = torch.where(real, rows, 0).sum(0) / count.clamp(min=1)
-        var = torch.where(real, rows - mean, 0).square().sum(0) / count.clamp(min=1)
+        count = over_all_workers(real.sum().to(x.dtype))
+        mean = over_all_workers(torch.where(real, rows, 0).sum(0)) / count.clamp(min=1)
+        var = over_all_workers(torch.where(real, rows - mean, 0).square().sum(0)) / count.clamp(min=1)
         none = count < 1
         mean, var = torch.where(none, self.running_mean, mean), torch.where(none, self.running_var, var)
         self._go_on(mean.detach(), var.detach(), count)

@@ -132,7 +132,9 @@ def consistent_cross_entropy_in_place(
 def _kernel(function: Any) -> Any:
     """A kernel is compiled for each kind of input at its first use."""
     assert triton is not None
-    return triton.jit(inspect.unwrap(function))  # tests wrap functions to check shapes, and compilers want the function itself
+    return triton.jit(
+        inspect.unwrap(function)
+    )  # tests wrap functions to check shapes, and compilers want the function itself
 
 
 def _cross_entropy(  # one program for each row

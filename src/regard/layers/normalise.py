@@ -11,6 +11,7 @@ from regard.layers.batch_norm import BatchNorm
 
 Normalise = Literal["layer", "rms", "batch"]
 Counted = Bool[Tensor, "*N"] | None
+EPSILON = 1e-5  # added to the variance
 
 
 class LayerNorm(nn.LayerNorm):
@@ -36,10 +37,10 @@ class NoNorm(nn.Module):
         return x
 
 
-def normaliser(kind: Normalise | None, width: int) -> nn.Module:
-    """A module of (x, counted); None leaves states as they are."""
+def normaliser(kind: Normalise | None, width: int, epsilon: float = EPSILON) -> nn.Module:
+    """A module of (x, counted); None leaves states as they are. Batch normalisation has an epsilon of its own."""
     if kind == "batch":
         return BatchNorm(width)
     if kind == "rms":
-        return RMSNorm(width, eps=1e-5)
-    return LayerNorm(width) if kind == "layer" else NoNorm()
+        return RMSNorm(width, eps=epsilon)
+    return LayerNorm(width, eps=epsilon) if kind == "layer" else NoNorm()

@@ -263,6 +263,10 @@ class SoftmaxOutput(OutputLayer):
         )
         return Sums(loss, nll, tokens)
 
+    def matrix(self) -> tuple[Float[Tensor, "V D"], Float[Tensor, "V"] | None]:
+        """W and b, of the logits."""
+        return self.weight, self._added()
+
     def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """W h + b: all that a search needs where it normalises only the tokens that it chooses."""
         return nn.functional.linear(hidden, self.weight, self._added())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch.nn.functional as F
@@ -28,19 +28,36 @@ def _watched(layer: Any, number: int, kept: dict[int, Any]) -> Any:
     return Watched(**{field.name: getattr(layer, field.name) for field in dataclasses.fields(layer)})
 
 
-def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: int, row: int) -> list[Step]:
-    """What one layer sees of the source before one token is written."""
+class Convolved(NamedTuple):
+    """What went into a layer of the decoder and out of its convolution, of all tokens that were read."""
+
+    parts: Any
+    both: Tensor  # [tokens, 2 D]: A and B, before the gate
+    g: Tensor  # [tokens, F]: embeddings
+
+
+def convolved(model: Any, read: Tensor, begin: Any) -> tuple[Any, list[Convolved]]:
+    """The memory, and every layer of the decoder as it reads the target."""
     memory, state = begin()
     kept: dict[int, Any] = {}
     layers = tuple(_watched(one, number, kept) for number, one in enumerate(memory.decoder.layers))
     watched = dataclasses.replace(memory, decoder=dataclasses.replace(memory.decoder, layers=layers))
     model.advance(read[:, None], watched, state)
-    seen, g, _ = kept[layer]
-    parts = memory.decoder.layers[layer]
-    gated = parts.convolution(windows(seen, seen.shape[2] - g.shape[2] + 1))[0, 0, row]
-    a, b = gated.chunk(2)
-    h = F.glu(gated, 0)
-    query = (parts.query(h[None])[0] + g[0, 0, row]) * HALVED
+    found = []
+    for number, parts in enumerate(memory.decoder.layers):
+        seen, g, _ = kept[number]
+        both = parts.convolution(windows(seen, seen.shape[2] - g.shape[2] + 1))
+        found.append(Convolved(parts, both[0, 0], g[0, 0]))
+    return memory, found
+
+
+def convolution_steps(model: Any, read: Tensor, begin: Any, part: Part, layer: int, row: int) -> list[Step]:
+    """What one layer sees of the source before one token is written."""
+    memory, layers = convolved(model, read, begin)
+    parts, both, g = layers[layer]
+    a, b = both[row].chunk(2)
+    h = F.glu(both[row], 0)
+    query = (parts.query(h[None])[0] + g[row]) * HALVED
     keys, values = memory.z[0], memory.values[0]
     scores = keys @ query
     weights = part.weights[layer, 0, row]

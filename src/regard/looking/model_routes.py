@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from regard.core.errors import DataError, ModelError, RegardError
-from regard.core.files import read_json
+from regard.core.errors import DataError, ModelError
 from regard.core.types import EOS, pad_rows
 from regard.looking import language, words
+from regard.looking.curves import Follower, as_stream, curves_of
 from regard.looking.evaluation import evaluation_of
 from regard.looking.frames import MEDIA_TYPE, framed
 from regard.looking.positions import position_table, position_tables
@@ -24,9 +23,7 @@ from regard.looking.requests import Refused, body_of, count_of, text_of
 from regard.looking.session import Looked, Session
 from regard.looking.tracing import source_of
 from regard.search.search import search
-from regard.tasks.run_files import RESUMED, RUN
 from regard.tasks.translation import Translator
-from regard.training.log import read_metrics
 
 GLANCE = 1.0  # seconds between two looks at a log
 MOST_ROWS = 100
@@ -42,28 +39,18 @@ def model_routes(session: Session) -> list[Route]:
         return JSONResponse({"models": await run_in_threadpool(lambda: [m.to_plain() for m in session.models])})
 
     async def curves(request: Request) -> Response:
-        looked = asked(request)
-        looked.check_folder()
-        rows = await run_in_threadpool(read_metrics, looked.metrics)
-        marks = await run_in_threadpool(read_metrics, looked.folder / RESUMED)
-        return JSONResponse({"rows": [*rows, *marks], "finished": not _is_running(looked)})
+        return JSONResponse(await run_in_threadpool(curves_of, asked(request)))
 
     async def live_curves(request: Request) -> Response:
-        looked = asked(request)
+        following = Follower(asked(request))
 
-        async def rows() -> AsyncIterator[str]:
-            sent = 0
+        async def events() -> AsyncIterator[str]:
             while not (session.ended or await request.is_disconnected()):
-                found = await run_in_threadpool(read_metrics, looked.metrics)
-                if len(found) < sent:  # a run that was resumed forgets what came after its checkpoint
-                    sent = 0
-                    yield "event: again\ndata: {}\n\n"
-                for row in found[sent:]:
-                    yield f"data: {json.dumps(row)}\n\n"
-                sent = len(found)
+                if found := await run_in_threadpool(following.look):
+                    yield as_stream(found)
                 await asyncio.sleep(GLANCE)
 
-        return StreamingResponse(rows(), media_type="text/event-stream")
+        return StreamingResponse(events(), media_type="text/event-stream")
 
     async def positions(request: Request) -> Response:
         tables = await session.alone(position_tables, _model(asked(request)))
@@ -169,10 +156,3 @@ def _from_prefix(task: Translator, text: str, prefix: list[str]) -> dict[str, An
         for written, h in zip(texts, found, strict=True)
     ]
     return {"hypotheses": rows}
-
-
-def _is_running(looked: Looked) -> bool:
-    try:
-        return read_json(looked.folder / RUN).get("status") == "running"
-    except (RegardError, AttributeError):
-        return False

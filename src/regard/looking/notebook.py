@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.looking.saved_page import page_of, save_page
+from regard.looking.saved_page import StepsKept, page_of, save_page
 from regard.looking.session import Session
 from regard.looking.trace import Trace
 from regard.looking.tracing import make_trace
@@ -33,9 +33,9 @@ class LookedAt:
         """All weights of a part, such as "encoder.self": [layers, heads, rows, columns]."""
         return self.trace.part(part).weights
 
-    def save(self, path: str | Path) -> None:
-        """One HTML file that opens offline."""
-        save_page(Session.of(self._task), Path(path), *self._asked)
+    def save(self, path: str | Path, steps: StepsKept | None = None) -> None:
+        """One HTML file that opens offline. `steps`: whose steps are in it."""
+        save_page(Session.of(self._task), Path(path), *self._asked, steps)
 
     def show(self, height: int = HEIGHT) -> Page:
         """For the last line of a notebook's cell."""

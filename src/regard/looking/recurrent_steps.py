@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.core.errors import ModelError
 from regard.layers.attention.windows import gaussian, window_keep
 from regard.looking.part import Part
+from regard.looking.recurrent_readouts import Moment, readout_steps
 from regard.looking.steps import Shown, Step, numbers
 
 
@@ -52,7 +53,8 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
     if row:
         _, state = model.advance(read[:, None, :row], memory, state)
     before = _field(state, asked.field)
-    _, after = model.advance(read[:, None, row : row + 1], memory, state)
+    start = state.clone()  # `advance` consumes what it is given
+    hidden, after = model.advance(read[:, None, row : row + 1], memory, state)
     query = (_field(after, asked.field) if asked.after else before).clone()  # 1 1 n
     scores = model.score(query, memory.keys)[0, 0]
     values = getattr(memory, asked.values)[0]
@@ -106,7 +108,8 @@ def recurrent_steps(model: Any, name: str, read: Tensor, begin: Any, part: Part,
             [Shown("c", products.sum(0))],
         ),
     ]
-    return steps
+    context = torch.from_numpy(weights).to(values) @ values
+    return steps + readout_steps(model, name, Moment(start, after, read[0, row], context, hidden[0, 0, 0]))
 
 
 def _bell_step(bell: np.ndarray, weights: np.ndarray, window: int) -> Step:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable
 from importlib import resources
@@ -23,15 +25,67 @@ from regard.looking.server import make_app
 from regard.looking.session import Session
 
 MOST_BYTES = 64 << 20  # of a file; a page of 512 tokens, 6 layers and 8 heads has 50 MB of weights
-MOST_STEPS = 24  # tokens whose steps are kept, of the last layer's first head in each part
+MOST_STEPS = 24  # tokens whose steps are kept where no row is chosen
+UNESCAPED = "!~*'()"  # what the page's encodeURIComponent leaves as it is, besides letters, digits and -_.
 
 
-def save_page(session: Session, path: Path, text: str, target: str | None = None, beam: int | None = None) -> None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepsKept:
+    """Whose steps a page keeps, counted from 0: by default those of the last layer's first head, of the first tokens.
+
+    A part that has fewer layers, heads or rows keeps its last one. `everything`: those of all layers, heads and rows, if there
+    is room for them.
+    """
+
+    layer: int | None = None
+    head: int | None = None
+    row: int | None = None
+    everything: bool = False
+
+    @property
+    def chosen(self) -> dict[str, int]:
+        found = {"layer": self.layer, "head": self.head, "row": self.row}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def check(self, parts: list[dict[str, Any]]) -> None:
+        """Refuses what no part has."""
+        most = {
+            "layer": max((part["layers"] for part in parts), default=0),
+            "head": max((part["heads"] for part in parts), default=0),
+            "row": max((part["shape"][0] for part in parts), default=0),
+        }
+        for name, value in self.chosen.items():
+            if not 0 <= value < most[name]:
+                todo = f"Give 1 to {most[name]}" if most[name] else "Leave it out"
+                raise ModelError(f"the {name}", f"there is no {name} {value + 1} in this sentence", todo)
+
+    def places(self, part: dict[str, Any]) -> Iterable[tuple[int, int, int]]:
+        """Layer, head and row, of a part, that are kept."""
+        layers, heads, rows = part["layers"], part["heads"], part["shape"][0]
+        if self.everything:
+            return itertools.product(range(layers), range(heads), range(rows))
+        layer = layers - 1 if self.layer is None else min(self.layer, layers - 1)
+        head = min(self.head or 0, heads - 1)
+        chosen = range(min(rows, MOST_STEPS)) if self.row is None else [min(self.row, rows - 1)]
+        return ((layer, head, row) for row in chosen)
+
+
+def save_page(
+    session: Session,
+    path: Path,
+    text: str,
+    target: str | None = None,
+    beam: int | None = None,
+    steps: StepsKept | None = None,
+) -> None:
     """Writes the page of one sentence under the session's first model."""
-    write_bytes(path, page_of(session, text, target, beam).encode())
+    write_bytes(path, page_of(session, text, target, beam, steps).encode())
 
 
-def page_of(session: Session, text: str, target: str | None = None, beam: int | None = None) -> str:
+def page_of(
+    session: Session, text: str, target: str | None = None, beam: int | None = None, steps: StepsKept | None = None
+) -> str:
+    steps = steps or StepsKept()
     app = make_app(session)
     answers: dict[str, Any] = {}
     model = session.models[0].id
@@ -41,6 +95,7 @@ def page_of(session: Session, text: str, target: str | None = None, beam: int | 
         error = header["json"]["error"]
         raise ModelError(error["where"], error["what"], error["todo"])
     answers["POST /api/traces"] = header
+    steps.check(header["json"]["parts"])
     size = 0
 
     def keep(method: str, address: str, body: Any = None) -> dict[str, Any]:
@@ -61,13 +116,33 @@ def page_of(session: Session, text: str, target: str | None = None, beam: int | 
     for address in _addresses(header["json"], model):
         found = keep("GET", address)
         for table in found.get("tables", []):
-            keep("GET", f"{address}/{quote(table['name'], safe='')}")
-        for layer in found.get("layers", []) if address.endswith("/recurrent") else []:
+            keep("GET", f"{address}/{_escaped(table['name'])}")
+        gated = found.get("layers" if address.endswith("/recurrent") else "gates", [])
+        for layer in gated:
             for gate in layer["gates"]:
-                keep("GET", f"{address}/{quote(layer['name'], safe='')}?gate={quote(gate)}")
+                keep("GET", f"{address}/{_escaped(layer['name'])}?gate={_escaped(gate)}")
     for address in ("/api/next", "/api/fill"):
         keep("POST", address, {"model": model, "text": text})
-    return _page({"answers": answers})
+    wanted = list(_steps(header["json"], steps))
+    for number, address in enumerate(wanted):
+        before = size
+        keep("GET", address)
+        if steps.everything and size + (len(wanted) - number - 1) * (size - before) > MOST_BYTES:  # said at once
+            what = f"the steps of all layers, heads and words would have more than {MOST_BYTES:,} bytes"
+            raise ModelError("the page", what, "Give --layer, --head or --row, or a shorter sentence")
+    start = {"start": f"#{urlencode({'view': 'steps', **steps.chosen})}"} if steps.chosen else {}
+    return _page({"answers": answers, **start})
+
+
+def _escaped(name: str) -> str:
+    return quote(name, safe=UNESCAPED)
+
+
+def _steps(trace: dict[str, Any], steps: StepsKept) -> Iterable[str]:
+    for part in trace["parts"]:
+        for layer, head, row in steps.places(part):
+            query = {"head": head, "layer": layer, "part": part["name"], "row": row}
+            yield f"/api/traces/{trace['id']}/steps?{urlencode(query)}"
 
 
 def _addresses(trace: dict[str, Any], model: str) -> Iterable[str]:
@@ -83,9 +158,6 @@ def _addresses(trace: dict[str, Any], model: str) -> Iterable[str]:
             for head in range(part["heads"]):
                 query = {"head": head, "layer": layer, "part": name, "type": "f32"}
                 yield f"{here}/weights?{urlencode(query)}"
-        for row in range(min(part["shape"][0], MOST_STEPS)):
-            query = {"head": 0, "layer": part["layers"] - 1, "part": name, "row": row}
-            yield f"{here}/steps?{urlencode(query)}"
     sides = ("ponder?side=input", "ponder?side=source")
     yield from (f"{here}/{what}" for what in ("beam", "recurrent", "ponder", *sides, "local", "convolution"))
     yield f"/api/models/{quote(model)}/positions"

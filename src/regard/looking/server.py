@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
 from collections.abc import Awaitable, Callable
 from importlib import resources
 
@@ -35,15 +37,47 @@ ASSETS = {
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-def make_app(session: Session, hosts: frozenset[str] | None = None) -> Starlette:
-    """The application. `hosts` are the names under which it may be asked; others (a page elsewhere that guesses) are refused."""
+@dataclasses.dataclass(frozen=True)
+class Hosts:
+    """The names under which a viewer may be asked; `addresses`: under any IP address, too.
+
+    A page elsewhere can let its own name point to this machine, and would then be the viewer's own page to a browser. It cannot do
+    so with a bare address.
+    """
+
+    names: frozenset[str]
+    addresses: bool = False
+
+    def allow(self, header: str) -> bool:
+        """Whether a Host header names this viewer."""
+        name = host_name(header)
+        return name in self.names or (self.addresses and is_address(name))
+
+
+def host_name(header: str) -> str:
+    """A Host header without its port, as names are compared: "[::1]:80" is "[::1]", "Box.LAN.:80" is "box.lan"."""
+    name = header[: header.find("]") + 1] if header.startswith("[") else header.split(":")[0]
+    return name.lower().removesuffix(".")
+
+
+def is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        return True
+    except ValueError:
+        return False
+
+
+def make_app(session: Session, hosts: Hosts | None = None) -> Starlette:
+    """The application. `hosts`: under which names it may be asked; None: any (where nobody else can ask)."""
 
     def guarded(answer: Answer) -> Answer:
         async def safe(request: Request) -> Response:
             host, origin = request.headers.get("host", ""), request.headers.get("origin")
             try:
-                if hosts is not None and host.rsplit(":", 1)[0] not in hosts:
-                    raise Refused("the address", "it is not this viewer's", "Open the address that was printed", 403)
+                if hosts is not None and not hosts.allow(host):
+                    todo = "Open the address that was printed, or start it with --allow-host NAME"
+                    raise Refused("the address", "it is not this viewer's", todo, 403)
                 if origin not in (None, f"http://{host}", f"https://{host}"):
                     raise Refused("the request", "it comes from another page", "Use the viewer's own page", 403)
                 response = await answer(request)

@@ -15,7 +15,7 @@ from regard.core.errors import CheckpointError, ModelError, RegardError
 from regard.looking.grammar import baselines, load_heads, sayings
 from regard.looking.trace import Trace
 from regard.looking.tracing import make_trace
-from regard.looking.views import VIEWS, views_of
+from regard.looking.views import CONTEXTUAL, VIEWS, views_of
 from regard.tasks.folder import METRICS, read_config
 from regard.tasks.pretrained import BUNDLED, find_model, load
 from regard.tasks.word_vectors import WordVectors
@@ -89,11 +89,18 @@ class Looked:
             "does": sorted(getattr(model, "capabilities", {"embeds"}) - {"attends", "plans"})[0],
             "parameters": model.parameters_count() if model is not None else 0,
             "settings": {name: config[name] for name in SHOWN_SETTINGS if name in config},
-            "sentence": MASKED_SENTENCE if "fills" in getattr(model, "capabilities", ()) else SENTENCE,
+            "sentence": self._sentence(task, getattr(model, "capabilities", frozenset())),
             "views": views_of(task, architecture, trained=self.metrics.exists()),
             "languages": self._languages(),
             "words": self._some_words(),
+            "contextual": architecture.startswith(CONTEXTUAL),
         }
+
+    def _sentence(self, task: Any, capabilities: frozenset[str]) -> str:
+        """What the page opens on: of what writes from a label, a label."""
+        if "composes" in capabilities:
+            return task.labels[0]
+        return MASKED_SENTENCE if "fills" in capabilities else SENTENCE
 
     def _languages(self) -> dict[str, str]:
         data = read_config(self.folder).get("data")

@@ -34,6 +34,7 @@ class Step:
     about: str
     tensors: list[Shown]
     chosen: str | None = None  # the word that was written
+    argmax: str | None = None  # the likeliest one
 
 
 def to_frame(steps: list[Step]) -> tuple[dict[str, Any], np.ndarray]:
@@ -47,7 +48,7 @@ def to_frame(steps: list[Step]) -> tuple[dict[str, Any], np.ndarray]:
             tensors.append(plain if shown.names is None else {**plain, "tokens": shown.names})
             blocks.append(values.ravel())
             offset += values.size
-        names = ("name", "title", "formula", "about", "chosen")
+        names = ("name", "title", "formula", "about", "chosen", "argmax")
         header.append({**{name: getattr(step, name) for name in names}, "tensors": tensors})
     return {"steps": header}, np.concatenate(blocks) if blocks else np.zeros(0, dtype=np.float32)
 
@@ -143,6 +144,20 @@ def head_steps(head: HeadInputs) -> tuple[list[Step], np.ndarray, np.ndarray]:
     return steps, weights, mixed
 
 
+def words_steps(
+    model: Any, before: Step, hidden: Tensor, tokens: Any, chosen: str | None, *, averaged: bool
+) -> list[Step]:
+    """From what the last layer gave to words, over what a model does after all layers. `averaged`: over the steps that it took."""
+    given, h, steps = before.tensors[-1], numbers(hidden), []
+    if averaged:
+        about = "The states of all steps, each with its weight (see Pondering)."
+        steps.append(Step("last-norm", "Average the steps", "h = norm(Σ pₙ xₙ)", about, [Shown("h", h)]))
+    elif given.name == "layer output" and not np.allclose(given.values, h, atol=1e-6):
+        about = "The last normalisation, after all layers."
+        steps.append(Step("last-norm", "Normalise", "h = norm(x)", about, [Shown("x", given.values), Shown("h", h)]))
+    return [*steps, vocabulary_step(model, hidden, tokens, chosen)]
+
+
 def vocabulary_step(model: Any, hidden: Tensor, tokens: Any, chosen: str | None) -> Step:
     """From a state to words: the best tokens, which `tokens(ids)` names, and the one that was written."""
     log_probs = model.output.scores(hidden[None])[0]
@@ -156,7 +171,8 @@ def vocabulary_step(model: Any, hidden: Tensor, tokens: Any, chosen: str | None)
         Shown("probabilities", numbers(best.values.exp()), "tokens", names),
     ]
     about = "A score (logit) for every token of the vocabulary, here the ten best; the highest is what greedy search writes."
-    return Step("vocabulary", "To words", "logits = W h + b,  log P = log softmax(logits)", about, shown, chosen)
+    formula = "logits = W h + b,  log P = log softmax(logits),  argmax log P"
+    return Step("vocabulary", "To words", formula, about, shown, chosen, names[0])
 
 
 def numbers(tensor: Tensor) -> np.ndarray:

@@ -15,16 +15,18 @@ import torch
 
 from regard.core.errors import ModelError
 from regard.looking.convolution_steps import convolution_steps
-from regard.looking.convolutions import convolutions_of
+from regard.looking.convolutions import convolutions_of, gated_layers
 from regard.looking.part import TITLES, Part, Side
+from regard.looking.pondering import Pondered, ponderings
 from regard.looking.recurrent import Layer, recurrent_layers
 from regard.looking.recurrent_steps import asks, local_windows, recurrent_steps
-from regard.looking.steps import Step, vocabulary_step
+from regard.looking.steps import Step, words_steps
 from regard.looking.texts import ShownText, merge_words, words_of
 from regard.looking.transformer_steps import transformer_steps
 
 NAME = re.compile(r"(\w+)\.(\d+)\.(self|cross)")
 SMALLEST = 1e-12
+GOES_ON = ("residual", "norm")  # last steps of attention that another attention follows in the same layer
 
 
 @dataclasses.dataclass
@@ -42,7 +44,9 @@ class Trace:
     finished: bool = True
     halting: dict[Side, np.ndarray] = dataclasses.field(default_factory=dict)  # [tokens, steps]: weights that sum to 1
     _layers: dict[str, Layer] | None = None
+    _gated: dict[str, Layer] | None = None
     _beam: dict[str, Any] | None = None
+    _pondered: dict[Side, Pondered] | None = None
     model: Any = None
     again: Callable[[], Any] = lambda: None  # lets the model read the text once more
     tree: Callable[[], dict[str, Any]] | None = None  # the search that found the target
@@ -95,10 +99,11 @@ class Trace:
                 steps = recurrent_steps(self.model, architecture, self.read, self.begin, part, row)
             else:
                 steps = transformer_steps(self.model, self.again, part, layer, head, row)
-            last = layer == len(part.weights) - 1 and steps[-1].name != "residual"
+            last = layer == len(part.weights) - 1 and steps[-1].name not in GOES_ON
             hidden: Any = getattr(self.again(), "hidden", None) if last and name.startswith("decoder") else None
             if hidden is not None and hidden.shape[1] >= part.weights.shape[2]:  # not one state for the whole text
-                steps.append(vocabulary_step(self.model, hidden[0, row], self.pieces, self._written(row)))
+                chosen, averaged = self._written(row), bool(self.halting)
+                steps += words_steps(self.model, steps[-1], hidden[0, row], self.pieces, chosen, averaged=averaged)
         return steps
 
     def _written(self, row: int) -> str | None:
@@ -110,19 +115,13 @@ class Trace:
     def local(self) -> dict[str, Any]:
         return local_windows(self.model, str(getattr(self.model.config, "name", "")), self.read, self.begin)
 
-    def pondered(self, side: Side) -> dict[str, Any]:
-        """How many steps each token took, what was left for the last, and their sum's mean (Graves 2016: N + R)."""
+    def pondered(self, side: Side) -> Pondered:
+        """How likely each token was to halt at each step, and when it did; computed once."""
         if side not in self.halting:
             raise ModelError("the trace", "this model does not decide how long to think", "Choose another view")
-        weights = self.halting[side]
-        steps = (weights > 0).sum(-1)
-        remainder = weights[np.arange(len(weights)), steps - 1]
-        return {
-            "tokens": self.text(side).tokens,
-            "steps": steps.tolist(),
-            "remainder": remainder.tolist(),
-            "cost": float((steps + remainder).mean()),
-        }
+        if self._pondered is None:
+            self._pondered = ponderings(self.model, self.again, self.halting)
+        return self._pondered[side]
 
     def recurrent(self) -> dict[str, Layer]:
         """The recurrent layers with their gates and states, computed once."""
@@ -132,13 +131,7 @@ class Trace:
         return self._layers
 
     def gate(self, layer: str, gate: str) -> np.ndarray:
-        layers = self.recurrent()
-        if layer not in layers:
-            raise ModelError("the trace", f"there is no layer {layer!r}", f"Ask for one of: {', '.join(layers)}")
-        values = layers[layer].values
-        if gate not in values:
-            raise ModelError(layer, f"it has no {gate!r}", f"Ask for one of: {', '.join(values)}")
-        return values[gate]
+        return _values(self.recurrent(), layer, gate)
 
     def beam(self) -> dict[str, Any]:
         """The search that found the target as a tree, made once."""
@@ -149,7 +142,16 @@ class Trace:
         return self._beam
 
     def convolutions(self) -> dict[str, Any]:
-        return convolutions_of(self.model, self.again, len(self.source.tokens))
+        found = convolutions_of(self.model, self.again, len(self.source.tokens))
+        return {**found, "gates": [layer.to_plain() for layer in self._gated_layers().values()]}
+
+    def _gated_layers(self) -> dict[str, Layer]:
+        if self._gated is None:
+            self._gated = gated_layers(self.model, self.again, self.read, self.begin)
+        return self._gated
+
+    def convolution_gate(self, layer: str, gate: str) -> np.ndarray:
+        return _values(self._gated_layers(), layer, gate)
 
     def aligned(self, merge: Literal["tokens", "words"]) -> tuple[np.ndarray, list[str], list[str]]:
         """The alignment with the names of its rows (target) and columns (source)."""
@@ -164,6 +166,15 @@ class Trace:
         found = getattr(self, side)
         assert found is not None
         return found
+
+
+def _values(layers: Mapping[str, Layer], layer: str, gate: str) -> np.ndarray:
+    if layer not in layers:
+        raise ModelError("the trace", f"there is no layer {layer!r}", f"Ask for one of: {', '.join(layers)}")
+    values = layers[layer].values
+    if gate not in values:
+        raise ModelError(layer, f"it has no {gate!r}", f"Ask for one of: {', '.join(values)}")
+    return values[gate]
 
 
 def parts_of(tensors: Mapping[str, torch.Tensor], *, reads_only: bool) -> dict[str, Part]:

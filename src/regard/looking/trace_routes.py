@@ -54,7 +54,9 @@ def trace_routes(session: Session) -> list[Route]:
 
     async def ponder(request: Request) -> Response:
         side = "input" if choice(request, "side", ("source", "input")) == "input" else "source"
-        return JSONResponse(trace_of(request).pondered(side))
+        trace = trace_of(request)
+        found = await session.alone(trace.pondered, side)
+        return _frame(framed(found.numbers(), "f32", {**found.to_plain(), "tokens": trace.text(side).tokens}))
 
     async def recurrent(request: Request) -> Response:
         layers = await session.alone(trace_of(request).recurrent)
@@ -66,6 +68,10 @@ def trace_routes(session: Session) -> list[Route]:
 
     async def convolution(request: Request) -> Response:
         return JSONResponse(await session.alone(trace_of(request).convolutions))
+
+    async def convolution_gate(request: Request) -> Response:
+        name, gate = request.path_params["layer"], request.query_params.get("gate", "")
+        return _frame(framed(await session.alone(trace_of(request).convolution_gate, name, gate)))
 
     async def beam(request: Request) -> Response:
         return JSONResponse(await session.alone(trace_of(request).beam))
@@ -83,6 +89,7 @@ def trace_routes(session: Session) -> list[Route]:
         Route("/api/traces/{trace}/recurrent", recurrent),
         Route("/api/traces/{trace}/recurrent/{layer}", gate),
         Route("/api/traces/{trace}/convolution", convolution),
+        Route("/api/traces/{trace}/convolution/{layer}", convolution_gate),
         Route("/api/traces/{trace}/local", local),
         Route("/api/traces/{trace}/beam", beam),
     ]

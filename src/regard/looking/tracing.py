@@ -10,13 +10,15 @@ import torch
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import BOS, EOS, PAD, pad_rows
-from regard.looking.beam_tree import beam_tree
+from regard.looking.beam_tree import Reference, beam_tree
 from regard.looking.part import Side
 from regard.looking.texts import ShownText
 from regard.looking.trace import Trace, parts_of
 from regard.models.base import Recorder
+from regard.search.config import SearchConfig
 from regard.search.search import search
 from regard.tasks.classification import TextClassifier
+from regard.tasks.composing import TextComposer
 from regard.tasks.language_model import TextModel
 from regard.tasks.masked import MaskedText
 from regard.tasks.tagging import TextTagger
@@ -33,7 +35,10 @@ def make_trace(task: Any, text: str, target: str | None = None, beam: int | None
     if not text.strip():
         raise DataError("the sentence", "it is empty", "Type one")
     if isinstance(task, Translator):
-        return _translation(task, text, target, beam)
+        return _translation(task, text, source_of(task, text), task.search, target, beam)
+    if isinstance(task, TextComposer):  # how long a text is has nothing to do with how long its label is
+        settings = dataclasses.replace(task.search, max_ratio=0.0, max_extra=MOST_TOKENS, max_repeat=0, coverage=0.0)
+        return _translation(task, text, task.tokens_of(text.strip()), settings, target, beam)
     if target is not None:
         raise ModelError("the target", "this model translates nothing", "Leave it out")
     if isinstance(task, TextModel):
@@ -62,12 +67,18 @@ def source_of(task: Translator, text: str) -> list[int]:
 
 
 @torch.inference_mode()
-def _translation(task: Translator, text: str, target: str | None, beam: int | None) -> Trace:
-    source_ids = source_of(task, text)
+def _translation(
+    task: Translator | TextComposer,
+    text: str,
+    source_ids: list[int],
+    settings: SearchConfig,
+    target: str | None,
+    beam: int | None,
+) -> Trace:
     source = pad_rows([[*source_ids, EOS]]).to(task.device)
     task.model.eval()
     finished = True
-    settings = dataclasses.replace(task.search, nbest=1)
+    settings = dataclasses.replace(settings, nbest=1)
     if beam is not None:
         settings = dataclasses.replace(settings, beam=beam)
     if target is None:
@@ -107,7 +118,7 @@ def _translation(task: Translator, text: str, target: str | None, beam: int | No
             source,
             settings,
             task.tokenizers.target.pieces,
-            None if target is None else (target_ids, own),
+            None if target is None else Reference(target_ids, own, alignment),
         ),
         read=read[:, :kept],
         begin=lambda: task.model.start(source, capacity=read.shape[1]),

@@ -29,6 +29,7 @@ class Block(NamedTuple):
     attention: Any
     norm: Any
     pre: bool
+    residual: bool
     feedforward: Any
     last_norm: Any
     goes_on: bool  # to the attention over the source, before the feed-forward network
@@ -50,56 +51,105 @@ def transformer_steps(model: nn.Module, run: Any, part: Part, layer: int, head: 
         raise ModelError("the steps", "they do not lead to the weights that were recorded", "Report this")
     written = seen.output("out", call)[0, row]
     before = (seen.input("norm", call) if block.pre else read)[0, row]
-    steps += [
+    steps.append(
         Step(
             "join",
             "Join the heads",
             "[z₁; …; z_H] W_O + b_O",
             "What all heads found, side by side, mixed by one matrix.",
             [Shown("joined", numbers(seen.input("out", call)[0, row])), Shown("written", numbers(written))],
-        ),
-        Step(
-            "residual",
-            "Add what was there",
-            "x + attention(x)",
-            "The residual connection: nothing is lost that the token had before.",
-            [Shown("x", numbers(before)), Shown("sum", numbers(before + written))],
-        ),
-    ]
+        )
+    )
+    steps.append(_added(before, written, block.residual))
+    if not block.pre:
+        steps.append(_normed(seen.output("norm", call)[0, row]))
     if block.goes_on:
         return steps
-    steps.append(_feedforward(seen, row, call, block.pre))
+    if block.pre:
+        steps.append(_normed(seen.output("last norm", call)[0, row]))
+    steps.append(_feedforward(seen, row, block))
     return steps
 
 
-def _feedforward(seen: Watched, row: int, call: int, pre: bool) -> Step:
-    written = seen.output("feedforward", call)[0, row]
-    after = seen.input("last norm", call)[0, row] + written if pre else seen.output("last norm", call)[0, row]
+def _added(before: Tensor, written: Tensor, residual: bool) -> Step:
+    if not residual:
+        about = "This model has no residual connections: what attention wrote takes the token's place."
+        return Step("residual", "Nothing is added", "attention(x)", about, [Shown("sum", numbers(written))])
+    return Step(
+        "residual",
+        "Add what was there",
+        "x + attention(x)",
+        "The residual connection: nothing is lost that the token had before.",
+        [Shown("x", numbers(before)), Shown("sum", numbers(before + written))],
+    )
+
+
+def _normed(values: Tensor) -> Step:
+    return Step(
+        "norm",
+        "Normalise",
+        "norm(x)",
+        "Brought to one size, and stretched and moved as the model has learnt.",
+        [Shown("normed", numbers(values))],
+    )
+
+
+def _feedforward(seen: Watched, row: int, block: Block) -> Step:
+    call, inner = block.call, "W₂ f(W₁ norm(x) + b₁) + b₂" if block.pre else "W₂ f(W₁ x + b₁) + b₂"
+    added = f"x + {inner}" if block.residual else inner
     return Step(
         "feedforward",
         "Feed-forward network",
-        "x + W₂ f(W₁ norm(x) + b₁) + b₂" if pre else "norm(x + W₂ f(W₁ x + b₁) + b₂)",
+        added if block.pre else f"norm({added})",
         "Each token by itself: wider, through a function, and back.",
         [
             Shown("input", numbers(seen.input("feedforward", call)[0, row])),
             Shown("inner", numbers(seen.output("inner", call)[0, row])),
-            Shown("written", numbers(written)),
-            Shown("layer output", numbers(after)),
+            Shown("written", numbers(seen.output("feedforward", call)[0, row])),
+            Shown("layer output", numbers(_layer_output(seen, block, call)[0, row])),
         ],
     )
 
 
-def _block(model: nn.Module, part: str, layer: int) -> Block:
+def layer_states(model: nn.Module, run: Any, part: str) -> list[Tensor]:
+    """What goes into the lowest layer, and what comes out of every one: [1, tokens, width] each."""
+    stack = _stack(model, part)
+    if isinstance(stack, nn.ModuleList):
+        with Watched({str(i): block for i, block in enumerate(stack)}) as seen:
+            run()
+        return [seen.input("0"), *(seen.output(str(i)) for i in range(len(stack)))]
+    block = _parts(stack, False, 0)  # one layer, used again and again
+    with Watched({"stack": stack, "feedforward": block.feedforward, "last norm": block.last_norm}) as seen:
+        run()
+    calls = range(len(seen.calls["feedforward"]))
+    return [seen.input("stack"), *(_layer_output(seen, block, call) for call in calls)]
+
+
+def _layer_output(seen: Watched, block: Block, call: int) -> Tensor:
+    """[1, tokens, width]"""
+    if not block.pre:
+        return seen.output("last norm", call)
+    written = seen.output("feedforward", call)
+    return seen.input("last norm", call) + written if block.residual else written
+
+
+def _stack(model: nn.Module, part: str) -> Any:
+    """The layers of a part, or the only one."""
     for path in STACKS.get(part, ()):
         try:
             stack: Any = model.get_submodule(path)
         except AttributeError:
             continue
-        again = not isinstance(stack, nn.ModuleList)  # one layer, used again and again
-        found: Any = stack if again else stack[layer] if layer < len(stack) else None
-        if isinstance(getattr(found, "attention", None), SelfAttention):
-            return _parts(found, part.endswith("cross"), layer if again else 0)
+        first = stack[0] if isinstance(stack, nn.ModuleList) else stack
+        if isinstance(getattr(first, "attention", None), SelfAttention):
+            return stack
     raise ModelError("the steps", f"{type(model).__name__} cannot be taken apart like this", "Choose another view")
+
+
+def _block(model: nn.Module, part: str, layer: int) -> Block:
+    stack = _stack(model, part)
+    again = not isinstance(stack, nn.ModuleList)  # one layer, used again and again
+    return _parts(stack if again else stack[layer], part.endswith("cross"), layer if again else 0)
 
 
 def _parts(layer: Any, cross: bool, call: int) -> Block:
@@ -109,6 +159,7 @@ def _parts(layer: Any, cross: bool, call: int) -> Block:
         attention=layer.cross if cross else layer.attention,
         norm=layer.attention_norm if around is None else around.norm,
         pre=bool(getattr(layer, "pre", False)) if around is None else around.pre,
+        residual=bool(getattr(around, "residual", True)),
         feedforward=getattr(layer, "feedforward", None) or layer.transition,
         last_norm=layer.feedforward_norm if last is None else last.norm,
         goes_on=not cross and getattr(layer, "cross", None) is not None,

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
+from regard.looking.positions import position_tables
+
 View = Literal[
     "alignment", "heads", "steps", "recurrent", "local", "beam", "positions", "ponder", "convolution", "vectors",
     "language", "training", "evaluation", "compare", "pooling",
 ]  # fmt: skip
 VIEWS: tuple[View, ...] = get_args(View)
 TRANSFORMERS = ("transformer", "universal", "gpt", "bert")
-RECURRENT = ("sutskever", "cho", "bahdanau", "luong", "gnmt", "rnnlm", "lstmlm", "recurrent")
+RECURRENT = ("sutskever", "cho", "bahdanau", "luong", "gnmt", "rnnlm", "lstmlm", "recurrent", "label-writer")
 CONVOLUTIONS = ("convs2s", "kim", "dcnn")
+CONTEXTUAL = (*TRANSFORMERS, *RECURRENT[:-1], "convs2s")  # in which a word's vector changes with its neighbours
 
 
 def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
@@ -30,7 +33,10 @@ def views_of(task: Any, name: str, *, trained: bool) -> dict[str, bool | str]:
             "translates" in capabilities and "plans" not in capabilities,
             "it searches once for each length" if "plans" in capabilities else "it does not search for a translation",
         ),
-        "positions": (self_attending or name == "convs2s", "it reads words in order and needs no positions"),
+        "positions": (
+            model is not None and bool(position_tables(model)),
+            "it is told nothing of positions" if self_attending else "it reads words in order and needs no positions",
+        ),
         "ponder": (
             name == "universal" and getattr(getattr(model, "config", None), "halting", "none") != "none",
             "it takes as many steps for every word",

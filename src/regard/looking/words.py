@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.core.errors import ModelError
-from regard.tasks.masked import MaskedText
+from regard.looking.contexts import LayersRead
 from regard.tasks.word_in_context import compare_uses
 from regard.tasks.word_vectors import Neighbour, WordVectors
 
@@ -43,11 +42,11 @@ def word_map(vectors: WordVectors, words: Sequence[str]) -> dict[str, Any]:
 
 def in_context(task: Any, word: str, texts: Sequence[str]) -> dict[str, Any]:
     """One word in two texts: the cosine of its two vectors in each layer, which for a single vector of the word would be 1."""
-    if not isinstance(task, MaskedText):
-        raise ModelError("the model", "a word has the same vector in every sentence here", "Choose a BERT")
-    uses = compare_uses(task, texts, word)
+    reader = LayersRead(task)
+    uses = compare_uses(reader, texts, word)
     return {
         "cosines": list(uses.cosines),
+        "layers": reader.names,
         "static": 1.0,
         "uses": [use.shown for use in uses.uses],
         "near": [_plain(near) for near in uses.near],

@@ -35,6 +35,7 @@ from torch import Tensor, nn
 from regard.core.bounds import check_bounds
 from regard.core.errors import ConfigError, ModelError
 from regard.core.types import BOS, EOS, PAD, Padded
+from regard.core.workers import over_all_workers
 from regard.layers.attention.multihead import SelfAttention
 from regard.layers.feedforward import ACTIVATIONS, FeedForward
 from regard.layers.output import SoftmaxOutput
@@ -219,7 +220,7 @@ class Bert(MaskedModel):
         known = (code != UNKNOWN_NEXT).float()
         logits = self.next_sentence(self.pooler(whole)).float()
         nll = F.cross_entropy(logits, (code - IS_NEXT).clamp(min=0), reduction="none")
-        return Forced(hidden, {"next_sentence": (nll * known).sum() / known.sum().clamp(min=1)})
+        return Forced(hidden, {"next_sentence": (nll * known).sum() / over_all_workers(known.sum()).clamp(min=1)})
 
 
 def _between_specials(source: Padded) -> Padded:

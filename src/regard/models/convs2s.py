@@ -254,7 +254,7 @@ class ConvS2S(Writer):
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
     ) -> tuple[ConvS2SMemory, ConvS2SState]:
         memory = self.encode(source)
-        shape = (len(source.tokens), beams, self.config.kernels[1] - 1, self.config.width)
+        shape = (source.tokens.shape[0], beams, self.config.kernels[1] - 1, self.config.width)
         past = tuple(self.decoder_in.v.new_zeros(shape) for _ in self.decoder)
         return memory, ConvS2SState(past, source.tokens.new_zeros(shape[:2]))
 

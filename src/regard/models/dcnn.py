@@ -130,7 +130,7 @@ class DCNN(Classifier):
         for number, layer in enumerate(self.layers, start=1):
             left = total - number
             k = ((left * s + total - 1) // total).clamp(min=k_top)  # (4)
-            most = max(k_top, -(-left * source.tokens.shape[1] // total))
+            most = max(k_top, (left * source.tokens.shape[1] + total - 1) // total)
             x, lengths = layer(x, lengths, k, most)
         x = nn.functional.pad(x, (0, 0, 0, k_top - x.shape[2]))
         return Forced(self.dropout(x.permute(1, 3, 0, 2).flatten(1))[:, None], {})

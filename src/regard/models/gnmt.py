@@ -155,7 +155,7 @@ class GNMT(Writer):
             x = self._add(m, x, i)
         x = self.dropout(way.back(x))
         # as precise as the weights, whatever the encoder computed in
-        zero = self.score.v.new_zeros(len(x), beams, self.config.width)
+        zero = self.score.v.new_zeros(x.shape[0], beams, self.config.width)
         zeros = (zero,) * len(self.decoder)
         return GNMTMemory(x, self.score.prepare(x), source.keep), GNMTState(zeros, zeros)
 

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from regard.core.bounds import check_bounds
 from regard.core.errors import ConfigError, ModelError
 from regard.core.types import EOS, PAD, Padded
+from regard.core.workers import over_all_workers
 from regard.layers.attention.relative import Places
 from regard.layers.output import SoftmaxOutput
 from regard.models.base import MODELS, Forced, Limits, Recorder
@@ -110,14 +111,15 @@ class GPTClassifier(Classifier):
             return Forced(extract, {})
         written = tokens.masked_fill(~keep | (tokens == EOS), PAD)  # what follows each position is a token of the text
         sums = self.body.output.loss(hidden[:, :-NEW], written)
-        return Forced(extract, {"language_model": self.config.auxiliary * sums.loss / sums.tokens.clamp(min=1)})
+        tokens = over_all_workers(sums.tokens).clamp(min=1)
+        return Forced(extract, {"language_model": self.config.auxiliary * sums.loss / tokens})
 
     def _between_new_tokens(self, source: Padded) -> Float[Tensor, "B N D"]:
         """start, text, extract, then padding, which nothing reads that counts."""
         tokens = source.tokens
         start, delimiter, extract = self.new.weight
         x = torch.where((tokens == EOS)[..., None], delimiter, self.body.embedding(tokens))
-        ends = start.expand(len(tokens), 1, -1)
+        ends = start.expand(tokens.shape[0], 1, -1)
         x = torch.cat((ends, x, ends), dim=1)
         places = torch.arange(x.shape[1], device=x.device)
         return torch.where((places == (source.lengths + 1)[:, None])[..., None], extract, x)

@@ -161,7 +161,7 @@ class Luong(Writer):
     ) -> tuple[LuongMemory, LuongState]:
         states, last = self._encode(source)
         states = self.dropout(states)
-        first = self.combine.weight.new_zeros(len(states), beams, self.combine.out_features)  # h~_0
+        first = self.combine.weight.new_zeros(states.shape[0], beams, self.combine.out_features)  # h~_0
         # as precise as the weights, whatever the encoder computed in
         h, c = (
             tuple(x[0, :, None].expand(-1, beams, -1).to(first.dtype) for x in kind) for kind in zip(*last, strict=True)
@@ -226,7 +226,7 @@ class Luong(Writer):
         beams, count = t.shape[1:]
         x, h, c = word.flatten(0, 1), [], []
         for i, layer in enumerate(self.decoder):
-            begin = tuple(old.reshape(1, len(x), -1) for old in (state.h[i], state.c[i]))
+            begin = tuple(old.reshape(1, x.shape[0], -1) for old in (state.h[i], state.c[i]))
             x, end = layer(self.dropout(x) if i else x, begin)
             h.append(end[0].view_as(state.h[i]))
             c.append(end[1].view_as(state.c[i]))

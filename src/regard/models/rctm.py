@@ -43,6 +43,7 @@ from regard.core.bounds import check_bounds
 from regard.core.errors import ModelError
 from regard.core.tree import Memory, State
 from regard.core.types import PAD, Padded
+from regard.core.workers import over_all_workers
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.folding import ACTIVATIONS, Activation, Fold, Unfold
 from regard.layers.output import OutputLayer, SoftmaxOutput
@@ -196,7 +197,7 @@ class RCTM1(_RCTM):
     def start(
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
     ) -> tuple[RCTM1Memory, RCTM1State]:
-        h = self._zero(len(source.tokens), beams)
+        h = self._zero(source.tokens.shape[0], beams)
         if self.blind:
             return RCTM1Memory(torch.zeros_like(h[:, 0])), RCTM1State(h)
         e, k = self._sentence(source)
@@ -258,7 +259,7 @@ class RCTM2(_RCTM, Planner):
         states, _ = self.rlm(word, s[:, None], self._zero(len(target), 1))
         real = m > 0  # rows that only fill up a batch have no target
         log_p = self.length(source.lengths.clamp(min=1), m.clamp(min=1))
-        loss = -(log_p * real).sum() / m.sum().clamp(min=1)
+        loss = -(log_p * real).sum() / over_all_workers(m.sum()).clamp(min=1)
         return Forced(self.dropout(states)[:, 0], {"length": loss})
 
     def _columns(self, source: Padded, m: Int[Tensor, "B"], width: int) -> Float[Tensor, "B T q"]:
@@ -288,7 +289,7 @@ class RCTM2(_RCTM, Planner):
             m = torch.full_like(k, target_length)
         else:
             m = target_length.clamp(1, most)
-        h = self._zero(len(k), beams)
+        h = self._zero(k.shape[0], beams)
         return RCTM2Memory(self._columns(source, m, most)), RCTM2State(h, torch.zeros_like(h[..., 0], dtype=torch.long))
 
     def advance(
@@ -303,7 +304,7 @@ class RCTM2(_RCTM, Planner):
 
     def length_scores(self, source: Padded, most: int) -> Float[Tensor, "B L"]:
         m = torch.arange(1, most + 1, device=source.tokens.device)
-        return self.length(source.lengths.clamp(min=1), m.expand(len(source.tokens), -1))
+        return self.length(source.lengths.clamp(min=1), m.expand(source.tokens.shape[0], -1))
 
 
 def _output(config: _RCTMConfig, vocabulary: int, tied: Tensor | None) -> OutputLayer:

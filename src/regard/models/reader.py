@@ -14,7 +14,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -71,4 +70,4 @@ class MaskedModel(Reader):
 
 
 def at_places(states: Float[Tensor, "B S D"], places: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-    return torch.take_along_dim(states, places[..., None], dim=1)
+    return states.gather(1, places[..., None].expand(-1, -1, states.shape[-1]))

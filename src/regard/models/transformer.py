@@ -43,7 +43,7 @@ from regard.layers.attention.relative import (
 )
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.feedforward import Activation, FeedForward
-from regard.layers.normalise import Counted, Normalise, normaliser
+from regard.layers.normalise import EPSILON, Counted, Normalise, normaliser
 from regard.layers.output import SoftmaxOutput
 from regard.layers.positions import Absolute, make_positions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
@@ -70,6 +70,7 @@ class BlockConfig:
     inner: int = 0  # 0: four times the width
     norm: Literal["pre", "post"] = "pre"
     normalise: Normalise = "layer"  # rms: without mean and bias (Zhang & Sennrich 2019); batch: over a batch's tokens
+    norm_epsilon: float = EPSILON  # added to the variance; imported models may have another
     residual: bool = True  # false: sub-layers replace their input, to see what residual connections are for
     scaling: bool = True  # false: dot products are not divided by √d, to see what that is for
     positions: Absolute = "sinusoidal"  # added to embeddings; fraction fails, and with norm=pre does nothing
@@ -88,6 +89,9 @@ class BlockConfig:
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout", "attention_dropout", "activation_dropout"))
+        if not 0 < self.norm_epsilon <= 0.01:
+            what = f"{self.norm_epsilon} is not above 0 and at most 0.01"
+            raise ConfigError("setting model.norm_epsilon", what, "Give for example 1e-5")
         if self.width % self.heads:
             raise ConfigError(
                 "setting model.heads", f"{self.heads} heads do not divide the width {self.width}", "Change one"
@@ -119,6 +123,7 @@ class TransformerConfig(BlockConfig):
     encoder_layers: int = 0  # 0: as `layers`
     decoder_layers: int = 0  # 0: as `layers`
     tie: Tie = "auto"  # which tables are one: auto ties all that share a vocabulary
+    source_end: bool = True  # false: the source is read without its EOS, as by models of OpenNMT-py
 
     def __post_init__(self) -> None:
         check_bounds("model", self, {"encoder_layers": (0, 1000), "decoder_layers": (0, 1000)})
@@ -136,7 +141,7 @@ class Residual(nn.Module):
         super().__init__()
         self.pre = config.norm == "pre"
         self.residual = config.residual
-        self.norm = normaliser(config.normalise, config.width)
+        self.norm = normaliser(config.normalise, config.width, config.norm_epsilon)
         self.dropout = nn.Dropout(config.dropout)
 
     def before(self, x: Tensor, counted: Counted) -> Tensor:
@@ -273,7 +278,7 @@ class Transformer(Writer):
         self.encoder_relative = relative_stack(config, encoders, causal=False)
         self.decoder_relative = relative_stack(config, decoders, causal=True)
         last = config.normalise if config.norm == "pre" else None
-        self.encoder_norm, self.decoder_norm = (normaliser(last, config.width) for _ in range(2))
+        self.encoder_norm, self.decoder_norm = (normaliser(last, config.width, config.norm_epsilon) for _ in range(2))
         self.output = SoftmaxOutput(config.width, target_vocabulary, tables.output)
         self._initialise()
 
@@ -309,8 +314,16 @@ class Transformer(Writer):
             )
         return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest, keep))
 
+    def _as_read(self, source: Padded) -> Padded:
+        """The source, its EOS hidden where the model reads none; of an empty one it is left."""
+        if self.config.source_end:
+            return source
+        first = torch.arange(source.tokens.shape[1], device=source.tokens.device) == 0
+        return Padded(source.tokens, source.keep & ((source.tokens != EOS) | first))
+
     def encode(self, source: Padded, record: Recorder | None = None) -> TransformerMemory:
         """Reads the source once; gives what the decoder will look at."""
+        source = self._as_read(source)
         length, device = source.tokens.shape[1], source.tokens.device
         x = self._embed(source.tokens, "source", torch.arange(length, device=device), length, source.keep)
         relative = [None] * len(self.encoder)
@@ -326,6 +339,7 @@ class Transformer(Writer):
         return TransformerMemory(tuple(k for k, _ in pairs), tuple(v for _, v in pairs), keep)
 
     def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
+        source = self._as_read(source)
         memory = self.encode(source, record)
         length = target.shape[1]
         x = self._embed(target, "target", torch.arange(length, device=target.device), length, source.keep)
@@ -347,7 +361,7 @@ class Transformer(Writer):
         memory = self.encode(source)
         config = self.config
         state = CacheState.empty(
-            len(source.tokens), beams, capacity, config.depth[1], config.heads, config.width, memory.keys[0]
+            source.tokens.shape[0], beams, capacity, config.depth[1], config.heads, config.width, memory.keys[0]
         )
         return memory, state
 

@@ -54,7 +54,7 @@ class TransformerBody(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.relative = relative_stack(config, config.layers, causal=False)
-        self.norm = normaliser(config.normalise if config.norm == "pre" else None, config.width)
+        self.norm = normaliser(config.normalise if config.norm == "pre" else None, config.width, config.norm_epsilon)
         start_layers(config, self.encoder, 2)
 
     @property
@@ -68,7 +68,7 @@ class TransformerBody(nn.Module):
         counted, keep = counted_tokens(source), source.keep
         x = without_tokens(self.embedding(source.tokens), self.config.token_dropout, self.training)
         if self.first is not None:
-            x = torch.cat((self.first.expand(len(x), -1, -1), x), 1)
+            x = torch.cat((self.first.expand(x.shape[0], -1, -1), x), 1)
             counted, keep = (torch.cat((one[:, :1], one), 1) for one in (counted, keep))
         length, device = x.shape[1], x.device
         if self.limit is not None and source.tokens.shape[1] > self.limit:

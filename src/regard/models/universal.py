@@ -37,6 +37,7 @@ from regard.core.bounds import check_bounds
 from regard.core.errors import ConfigError, ModelError
 from regard.core.tree import Memory
 from regard.core.types import PAD, Padded
+from regard.core.workers import over_all_workers
 from regard.layers.attention.cache import CacheState
 from regard.layers.attention.multihead import CrossAttention, Heads, SelfAttention, attend_heads, merge_heads
 from regard.layers.attention.windows import at_least_single
@@ -270,7 +271,7 @@ class UniversalTransformer(Writer):
     ) -> tuple[UniversalMemory, CacheState]:
         memory, _ = self._encode(source)
         c = self.config
-        return memory, CacheState.empty(len(source.tokens), beams, capacity, c.steps, c.heads, c.width, memory.key)
+        return memory, CacheState.empty(source.tokens.shape[0], beams, capacity, c.steps, c.heads, c.width, memory.key)
 
     def advance(
         self, tokens: Int[Tensor, "B K T"], memory: UniversalMemory, state: CacheState, record: Recorder | None = None
@@ -305,7 +306,7 @@ class UniversalTransformer(Writer):
 
 
 def _mean(ponder: Float[Tensor, "B N"], keep: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:
-    return (ponder * keep).sum() / keep.sum().clamp_min(1)
+    return (ponder * keep).sum() / over_all_workers(keep.sum()).clamp_min(1)
 
 
 def _note(record: Recorder, side: str, revised: Revised, hypotheses: tuple[int, int] | None = None) -> None:

@@ -85,7 +85,7 @@ class BeamSearch:
     """The rule by which hypotheses go on, end and are returned."""
 
     whole = False  # needs few of the scores
-    watch: Callable[[Ranked], None] | None = None  # is told of the candidates of every step
+    watch: Callable[[Ranked, Tensor | None], None] | None = None  # told of each step's candidates, and of what was seen
 
     def __init__(self, config: SearchConfig, device: torch.device, most: int):
         """No text has more than `most` tokens."""
@@ -117,7 +117,7 @@ class BeamSearch:
         live, k = work.live, self.width
         ranked = self._rank(scores, live.total.masked_fill(work.done[:, None], NONE))
         if self.watch is not None:
-            self.watch(ranked)
+            self.watch(ranked, seen)
         total, parents, tokens, own = ranked
         broken = work.broken | (total[:, 0].isnan() & ~work.done)  # sorting puts nan first
         ends = (tokens == EOS) & (total > NONE)

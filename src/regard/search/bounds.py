@@ -8,12 +8,20 @@ from regard.core.errors import ModelError
 from regard.core.types import BOS, EOS, PAD
 from regard.models.base import Writer
 from regard.search.config import SearchConfig
+from regard.search.terms import Term, check_terms
 
 
 def bounds(
-    model: Writer, lengths: Sequence[int], config: SearchConfig, prefix: Sequence[Sequence[int]] | None
+    model: Writer,
+    lengths: Sequence[int],
+    config: SearchConfig,
+    prefix: Sequence[Sequence[int]] | None,
+    terms: Sequence[Sequence[Term]] | None = None,
 ) -> tuple[list[int], list[list[int]]]:
-    """The most tokens of each sentence, and the forced prefixes, checked. `lengths` are those of the sources, EOS included."""
+    """The most tokens of each sentence, and the forced prefixes, checked. `lengths` are those of the sources, EOS included.
+
+    A text with terms may be longer by as many tokens as these have.
+    """
     if prefix is not None and len(prefix) != len(lengths):
         what = f"{len(prefix)} prefixes for {len(lengths)} sentences"
         raise ModelError("prefix", what, "Give one per sentence, empty where nothing is forced")
@@ -21,6 +29,8 @@ def bounds(
         limits = _prompt_limits(model, len(lengths), config, prefix)
     else:
         limits = length_limits(model, lengths, config)
+    if terms is not None:
+        limits = _with_terms(model, limits, config, terms)
     if prefix is None:
         return limits, [[] for _ in limits]
     for i, (tokens, limit) in enumerate(zip(prefix, limits, strict=True)):
@@ -32,6 +42,18 @@ def bounds(
             what = "it has a token that is padding, BOS, EOS or outside the vocabulary"
             raise ModelError(where, what, "Give text tokens only")
     return limits, [list(tokens) for tokens in prefix]
+
+
+def _with_terms(model: Writer, limits: list[int], config: SearchConfig, terms: Sequence[Sequence[Term]]) -> list[int]:
+    if config.method != "beam":
+        raise ModelError("terms", "texts that are drawn at random cannot be made to have terms", "Use beam search")
+    if "plans" in model.capabilities:
+        what = "the model has to know the length of a text before it writes, and terms change it"
+        raise ModelError("terms", what, "Use another model")
+    check_terms(terms, len(limits), model.output.vocabulary)
+    most = config.max_length if model.limits.target is None else min(config.max_length, model.limits.target - 1)
+    more = [sum(max(map(len, term)) for term in some) for some in terms]
+    return [max(limit, min(limit + extra, most)) for limit, extra in zip(limits, more, strict=True)]
 
 
 def _prompt_limits(model: Writer, rows: int, config: SearchConfig, prefix: Sequence[Sequence[int]] | None) -> list[int]:

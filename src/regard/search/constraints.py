@@ -87,7 +87,7 @@ class Constraints:
         No sentence has `span` tokens yet. `forced` is a prefix, -1 where it has ended, of width 0 where none is. `given` says
         how many tokens at the beginning of each text do not count for the minimum length.
         """
-        token = _at(forced, at)[:, None] if forced.shape[1] else None  # B 1 1
+        token = forced_at(forced, at)[:, None] if forced.shape[1] else None  # B 1 1
         place = None if token is None else token.clamp(min=0).expand(*values.shape[:2], 1)
         own = None if place is None else values.gather(-1, place)  # forced tokens may be banned ones
         values.index_fill_(-1, self.banned, NEVER)
@@ -125,7 +125,7 @@ class Constraints:
         values.scatter_(-1, following.where(repeated, PAD), NEVER)
 
 
-def _at(forced: Int[Tensor, "B P"], at: Int[Tensor, "B"]) -> Int[Tensor, "B 1"]:
+def forced_at(forced: Int[Tensor, "B P"], at: Int[Tensor, "B"]) -> Int[Tensor, "B 1"]:
     """The forced token at each sentence's place; -1 where there is none."""
     last = forced.shape[1] - 1
     return forced.gather(1, at[:, None].clamp(max=last)).where(at[:, None] <= last, -1)

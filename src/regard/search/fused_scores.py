@@ -7,24 +7,18 @@ alone go into the logits, and tokens are then ranked by groups (see `ranking.lar
 Triton is there where torch came with CUDA. Without it, and on a CPU, `usable` says no.
 """
 
-# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportMissingImports=false
+# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.types import BOS, PAD, UNK
+from regard.layers.decoding.triton_here import jit, tl, triton
 from regard.search.ranking import GROUP
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError:  # torch for CPUs comes without it
-    triton = tl = None
 
 MOST_GROUPS = 64  # of a row, in one turn
 MOST_VOCABULARY = 1 << 20
@@ -65,7 +59,7 @@ def normalise_and_ban(
     norm = torch.empty((rows, 1), dtype=torch.float32, device=logits.device)
     maxima = torch.empty((rows, vocabulary // GROUP), dtype=logits.dtype, device=logits.device)
     groups = min(MOST_GROUPS, 1 << (-(-vocabulary // GROUP) - 1).bit_length())
-    _kernel()[(rows,)](
+    _normalise_and_ban[(rows,)](
         logits,
         banned,
         norm,
@@ -81,13 +75,7 @@ def normalise_and_ban(
     return norm, maxima
 
 
-@cache
-def _kernel() -> Any:
-    """The kernel is compiled for each kind of input at its first use."""
-    assert triton is not None
-    return triton.jit(_normalise_and_ban)
-
-
+@jit
 def _normalise_and_ban(  # one program for each row
     logits,
     banned,

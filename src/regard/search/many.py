@@ -16,6 +16,7 @@ from regard.search.hypothesis import Hypothesis
 from regard.search.replay import CannotReplay, can_replay
 from regard.search.search import search
 from regard.search.slots import MOST_ROWS, Job, fill_slots
+from regard.search.terms import NO_TERMS, Letters, Term
 
 BATCH_TOKENS = {"cpu": 2048}  # padded source tokens of all hypotheses of a batch
 BATCH_TOKENS_ELSEWHERE = 65536
@@ -32,6 +33,8 @@ def search_many(
     *,
     rows: int = 0,
     batch_tokens: int = 0,
+    terms: Sequence[Sequence[Term]] | None = None,
+    letters: Letters | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """What `search` finds for each of many sources (which end with EOS), with its number, in the order in which they are done.
 
@@ -43,16 +46,17 @@ def search_many(
     check_sources(model, lengths)
     if config.coverage:
         check_attends(model, "setting search.coverage")
-    limits, forced = bounds(model, lengths, config, prefix)
+    limits, forced = bounds(model, lengths, config, prefix, terms)
+    wanted = [NO_TERMS] * len(sources) if terms is None else list(map(tuple, terms))
     sizes = [length + len(tokens) for length, tokens in zip(lengths, forced, strict=True)]
     waiting = sorted(range(len(sources)), key=lambda i: (-sizes[i], i))
     device = next(model.parameters()).device
     if "plans" not in model.capabilities and can_replay(model, config, device):
-        jobs = [Job(*job) for job in zip(map(list, sources), limits, forced, strict=True)]
+        jobs = [Job(*job) for job in zip(map(list, sources), limits, forced, wanted, strict=True)]
         done: set[int] = set()
         with contextlib.suppress(CannotReplay):
             for group in _alike(waiting, sizes):
-                for i, found in _replayed(model, group, jobs, config, device, rows or MOST_ROWS):
+                for i, found in _replayed(model, group, jobs, config, device, rows or MOST_ROWS, letters):
                     done.add(i)
                     yield i, found
         waiting = [i for i in waiting if i not in done]
@@ -65,18 +69,26 @@ def search_many(
         count = min(most, max(1, per_batch // sizes[waiting[0]]))
         batch, waiting = waiting[:count], waiting[count:]
         source = pad_rows([list(sources[i]) for i in batch]).to(device)
-        yield from zip(batch, search(model, source, config, [forced[i] for i in batch]), strict=True)
+        some = None if terms is None else [wanted[i] for i in batch]
+        found = search(model, source, config, [forced[i] for i in batch], terms=some, letters=letters)
+        yield from zip(batch, found, strict=True)
 
 
 def _replayed(
-    model: Writer, group: list[int], jobs: Sequence[Job], config: SearchConfig, device: torch.device, rows: int
+    model: Writer,
+    group: list[int],
+    jobs: Sequence[Job],
+    config: SearchConfig,
+    device: torch.device,
+    rows: int,
+    letters: Letters | None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """Some of the jobs, fewer at a time where the device has not the memory for so many."""
     while group:
         done: set[int] = set()
         try:
             some = [jobs[i] for i in group]
-            for number, found in _inferring(fill_slots(model, some, config, device, rows=rows)):
+            for number, found in _inferring(fill_slots(model, some, config, device, rows=rows, letters=letters)):
                 done.add(group[number])
                 yield group[number], found
         except torch.OutOfMemoryError:

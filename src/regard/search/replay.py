@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from regard.core.cuda_graphs import recording
 from regard.search.config import SearchConfig
 from regard.search.step import Begun, Entry, Step
+from regard.search.terms import TermSize
 
 MOST_SHAPES = 16  # of which recordings are kept, per model
 MOST_BYTES = 16 << 30  # of what goes with them,
@@ -67,6 +68,7 @@ class Shape(NamedTuple):
     width: int  # of sources
     tokens: int  # of each text, EOS included
     prefix: int
+    terms: TermSize
     planned: bool
     rule: SearchConfig
     numbers: tuple[torch.device, torch.dtype, torch.dtype | None]  # where, of the weights, of autocast

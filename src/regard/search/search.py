@@ -19,6 +19,7 @@ from regard.search.lengths import merge, tries
 from regard.search.replay import CannotReplay, can_replay
 from regard.search.slots import Job, fill_slots
 from regard.search.step import Asked, Room, Step
+from regard.search.terms import NO_TERMS, Letters, Term
 
 # Sentences that are done leave once they are a quarter of the batch: taking rows costs a copy of the caches.
 DROP_SHARE = 4
@@ -39,13 +40,16 @@ def search(
     prefix: Sequence[Sequence[int]] | None = None,
     *,
     attention: bool = False,
+    terms: Sequence[Sequence[Term]] | None = None,
+    letters: Letters | None = None,
 ) -> list[list[Hypothesis]]:
     """Finds text for every source sentence (which ends with EOS): `config.nbest` hypotheses each.
 
     Beam search gives them best first, finished ones before cut ones, and fewer only if fewer exist; sampling gives them
     in the order of drawing. `prefix` forces the beginning of each sentence's target (empty: nothing forced), scored
     with the model's own log-probabilities; for a language model it is the prompt, whose tokens and log-probabilities are in
-    what is returned, but not in the score by which texts are ranked. `attention` fills `Hypothesis.attention`. A sentence
+    what is returned, but not in the score by which texts are ranked. `attention` fills `Hypothesis.attention`. `terms` must
+    be in each sentence's text (see terms.py); one that is cut may lack some. A sentence
     gets the same text whatever its batch mates, up to what float rounding in the model changes.
     """
     lengths = check_ready(model, source)
@@ -55,7 +59,8 @@ def search(
         check_attends(model, "alignment")
     if not len(source.tokens):
         return []
-    asked = Asked(source, *bounds(model, lengths, config, prefix))
+    limits, forced = bounds(model, lengths, config, prefix, terms)
+    asked = Asked(source, limits, forced, [] if terms is None else list(map(tuple, terms)), letters)
     if "plans" in model.capabilities:
         found = _run_lengths(cast(Planner, model), asked, config)
     else:
@@ -113,9 +118,10 @@ def run(model: Any, asked: Asked, config: SearchConfig, planned: bool = False) -
     """What is found for all that is asked (`model` a Writer; a Planner, if planned: see `Step`)."""
     device = asked.source.tokens.device
     if can_replay(model, config, device):
-        jobs = [Job(*job) for job in zip(asked.sources(), asked.limits, asked.forced, strict=True)]
+        terms = asked.terms or [NO_TERMS] * len(asked.limits)
+        jobs = [Job(*job) for job in zip(asked.sources(), asked.limits, asked.forced, terms, strict=True)]
         with contextlib.suppress(CannotReplay):
-            found = dict(fill_slots(model, jobs, config, device, planned))
+            found = dict(fill_slots(model, jobs, config, device, planned, letters=asked.letters))
             return [found[i] for i in range(len(jobs))]
     return _run_plainly(model, asked, config, planned)
 
@@ -123,7 +129,7 @@ def run(model: Any, asked: Asked, config: SearchConfig, planned: bool = False) -
 def _run_plainly(model: Any, asked: Asked, config: SearchConfig, planned: bool) -> list[list[Hypothesis]]:
     """Step by step, with a look after each; sentences that are done leave."""
     device = asked.source.tokens.device
-    step = Step(model, config, device, Room.of(asked), planned)
+    step = Step(model, config, device, Room.of(asked), planned, letters=asked.letters)
     results: list[list[Hypothesis]] = [[] for _ in asked.limits]
     work, memory, state, read = step.begin(asked)
     longest = max(map(len, asked.forced))

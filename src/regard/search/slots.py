@@ -23,6 +23,7 @@ from regard.search.config import SearchConfig
 from regard.search.hypothesis import Hypothesis
 from regard.search.replay import CAPTURES, Loan, Replayed, Shape, borrow, rule
 from regard.search.step import Asked, Room, Step
+from regard.search.terms import NO_TERMS, Letters, Term, TermSize
 
 STEPS_PER_LOOK = 2
 REFILL_SHARE = 8  # waiting sentences enter once this part of the places is free: reading sources one by one takes long
@@ -36,10 +37,17 @@ class Job(NamedTuple):
     source: list[int]
     limit: int  # most tokens, EOS not counted
     forced: list[int]  # how the text must begin
+    terms: tuple[Term, ...] = NO_TERMS  # what it must have
 
 
 def fill_slots(
-    model: Any, jobs: Sequence[Job], config: SearchConfig, device: torch.device, planned: bool = False, rows: int = 0
+    model: Any,
+    jobs: Sequence[Job],
+    config: SearchConfig,
+    device: torch.device,
+    planned: bool = False,
+    rows: int = 0,
+    letters: Letters | None = None,
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
     """What is found for each job, by its number, as it is done; `rows` at most at a time (0: as many as fit).
 
@@ -48,7 +56,8 @@ def fill_slots(
     if not jobs:
         return
     shape = _shape(model, jobs, config, device, planned, rows)
-    step = Step(model, config, device, Room(shape.tokens, shape.prefix), planned, waits=False)
+    room = Room(shape.tokens, shape.prefix, shape.terms)
+    step = Step(model, config, device, room, planned, waits=False, letters=letters)
     with borrow(model, shape) as loan:
         yield from _Slots(step, loan, shape, jobs).run()
 
@@ -98,7 +107,8 @@ class _Slots:
         self.forced[places] = [len(job.forced) for job in some]
         filled = [*some, *[some[0]] * (self.shape.rows - len(some))] if whole else some
         source = pad_rows([job.source for job in filled], self.shape.width).to(self.step.device)
-        return len(some), Asked(source, [job.limit for job in filled], [job.forced for job in filled])
+        terms = [job.terms for job in filled] if self.shape.terms.phrases else []
+        return len(some), Asked(source, [job.limit for job in filled], [job.forced for job in filled], terms)
 
     def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         looking: collections.deque[tuple[int, _Arriving]] = collections.deque()
@@ -188,6 +198,7 @@ def _shape(
         width=width,
         tokens=tokens,
         prefix=_rounded(max(len(job.forced) for job in jobs), 32),
+        terms=TermSize(*(_rounded(number, 4) for number in TermSize.of([job.terms for job in jobs]))),
         planned=planned,
         rule=rule(config),
         numbers=(device, torch.float32 if weight is None else weight.dtype, autocast),

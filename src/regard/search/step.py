@@ -18,11 +18,14 @@ from regard.search import fused_scores
 from regard.search.beam import BeamSearch
 from regard.search.config import SearchConfig
 from regard.search.constraints import Constraints, Recent
+from regard.search.fast_steps import fast_steps
 from regard.search.forcing import SCORE_CELLS
 from regard.search.greedy import GreedySearch
 from regard.search.hypothesis import Live, Scores, Work
 from regard.search.ranking import precise
 from regard.search.sampling import Sampling, uniforms
+from regard.search.term_beam import TermBeam
+from regard.search.terms import Letters, Term, TermSize, TermTable
 
 READ_CELLS = 1 << 24  # (rows x tokens) x (hypotheses x tokens) of a prompt read at once: bounds masks and attention
 
@@ -33,6 +36,8 @@ class Asked(NamedTuple):
     source: Padded
     limits: list[int]  # most tokens of each, EOS not counted
     forced: list[list[int]]  # how each must begin
+    terms: list[tuple[Term, ...]] = []  # noqa: RUF012 - what each must have; of no sentence, if empty
+    letters: Letters | None = None
 
     def sources(self) -> list[list[int]]:
         """The sources' tokens, on the host."""
@@ -41,7 +46,8 @@ class Asked(NamedTuple):
 
     def take(self, rows: Sequence[int]) -> Asked:
         chosen = self.source.take(torch.tensor(rows, device=self.source.tokens.device))
-        return Asked(chosen, [self.limits[i] for i in rows], [self.forced[i] for i in rows])
+        terms = [self.terms[i] for i in rows] if self.terms else []
+        return Asked(chosen, [self.limits[i] for i in rows], [self.forced[i] for i in rows], terms, self.letters)
 
 
 class Room(NamedTuple):
@@ -49,10 +55,11 @@ class Room(NamedTuple):
 
     tokens: int  # of each text, EOS included
     prefix: int  # tokens that may be forced
+    terms: TermSize = TermSize(0, 0)
 
     @staticmethod
     def of(asked: Asked) -> Room:
-        return Room(max(asked.limits) + 1, max(map(len, asked.forced)))
+        return Room(max(asked.limits) + 1, max(map(len, asked.forced)), TermSize.of(asked.terms))
 
 
 @dataclasses.dataclass
@@ -66,6 +73,7 @@ class Entry(Rows):
     forced: Int[Tensor, "B P"]
     done: Bool[Tensor, "B"]  # rows that only fill up a batch
     uniform: Float[Tensor, "B K T"] | None  # of sampling
+    terms: TermTable | None = None  # of searches for texts with terms
 
 
 class Begun(NamedTuple):
@@ -92,12 +100,14 @@ class Step:
         room: Room,
         planned: bool = False,
         waits: bool = True,
+        letters: Letters | None = None,
     ):
         self._model = weakref.ref(model)  # what is recorded of a step is kept, but not beyond its model
         self.config, self.planned, self.device, self.room = config, planned, device, room
         self.continues = "continues" in model.capabilities
-        self.method: Any = _method(config, device, room, waits)
+        self.method: Any = _method(config, device, room, waits, letters)
         self.constraints = Constraints(config, device)
+        self.fast = fast_steps(model, self.method, self.constraints, device, room.tokens)
 
     @property
     def model(self) -> Any:
@@ -109,11 +119,20 @@ class Step:
         `span` is above the number of tokens of every text that is not done. `forcing` says that some may still have forced
         tokens to come.
         """
-        live = work.live
+        if self.fast is not None and not self.fast.usable(work, memory, state):
+            self.fast = None
+        fast, model, live = self.fast, self.model, work.live
+        if fast is not None and not forcing and not self.planned and fast.ranks:
+            taken = fast.step(work, memory, state)
+            if taken is not None:
+                return taken
         recent = self.constraints.read(live.tokens, work.at)
         record = Recorder() if self.config.coverage else None
-        model = self.model
-        hidden, state = model.step(recent.token, memory, state, record)
+        hidden = None if fast is None else fast.hidden(work, memory, state)
+        if hidden is None:
+            hidden, state = model.step(recent.token, memory, state, record)
+        else:
+            state = state.advanced(1)
         scores = self._scores(model.output, hidden, recent, work, span, forcing)
         seen = None if record is None else live.covered + model.alignment(record)[:, :, 0].float()
         new, parents = self.method.extend(work, scores, seen)
@@ -158,6 +177,7 @@ class Step:
             forced=forced.reshape(b, width).to(self.device, non_blocking=True),
             done=numbers[2] >= (b if fresh is None else fresh),
             uniform=uniform,
+            terms=TermTable.of(asked.terms, self.room.terms, self.device) if self.room.terms.phrases else None,
         )
 
     def _given(self, asked: Asked) -> list[int]:
@@ -195,12 +215,12 @@ class Step:
             keep=source.keep,
             forced=entry.forced,
             given=entry.given,
-            base=live.total[:, 0],
+            base=live.total[:, 0].clone(),  # sums may be added to in place
             done=entry.done,
             broken=torch.zeros_like(entry.done),
             live=live,
         )
-        more = () if entry.uniform is None else (entry.uniform,)
+        more = [one for one in (entry.uniform, entry.terms) if one is not None]
         return Begun(self.method.begin(work, *more), memory, state, shared)
 
     def _read(self, memory: Any, state: Any, tokens: Int[Tensor, "B T"]) -> tuple[Float[Tensor, "B T"], Any]:
@@ -221,9 +241,11 @@ class Step:
         return torch.cat(own, 1), state
 
 
-def _method(config: SearchConfig, device: torch.device, room: Room, waits: bool) -> Any:
+def _method(config: SearchConfig, device: torch.device, room: Room, waits: bool, letters: Letters | None) -> Any:
     if config.method == "sample":
         return Sampling(config, waits)
+    if room.terms.phrases:
+        return TermBeam(config, device, room.tokens, letters)
     return GreedySearch(config) if GreedySearch.fits(config) else BeamSearch(config, device, room.tokens)
 
 

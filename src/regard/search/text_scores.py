@@ -19,6 +19,7 @@ from torch import Tensor
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import EOS, PAD, Padded
+from regard.data.batching import ALL, Part
 from regard.data.token_stream import TokenStream, scoring_windows
 from regard.models.base import LanguageModel
 from regard.search.forcing import SCORE_CELLS
@@ -49,28 +50,28 @@ def mix(log_p: NDArray[Any], log_p_other: NDArray[Any], weight: int | float = 0.
 
 
 def stream_scores(
-    model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int, stride: int
+    model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int, stride: int, part: Part = ALL
 ) -> Iterator[np.ndarray]:
     """log P(token | all before) of a stream of token ids, in order, in parts, as float64.
 
     `context` and `stride` (from 1 to `context`) are for models that do not carry their state: a window has `context` tokens
     and begins `stride` after the one before, so that all but the first `context` tokens are scored with at least
-    `context - stride` tokens before them.
+    `context - stride` tokens before them; of several workers, each reads its part of the windows.
     """
     if model.training:
         raise ModelError("scoring", "the model is in training mode, with dropout on", "Call model.eval() first")
     if len(tokens) and not 0 <= int(tokens.min()) <= int(tokens.max()) < model.output.vocabulary:
         what = f"the text has a token outside the vocabulary of {model.output.vocabulary}"
         raise ModelError("scoring", what, "Use the model's own tokenizer")
-    parts = _carried(model, tokens, device) if model.carries else _windows(model, tokens, device, context, stride)
+    parts = _carried(model, tokens, device) if model.carries else _windows(model, tokens, device, context, stride, part)
     while True:
         with torch.inference_mode():  # not around a yield: it is for this work alone
-            part = next(parts, None)
-        if part is None:
+            found = next(parts, None)
+        if found is None:
             return
-        if np.isnan(part).any():
+        if np.isnan(found).any():
             raise ModelError("scoring", "the model's scores are not numbers", "Check how it was trained")
-        yield part
+        yield found
 
 
 def _carried(model: LanguageModel, tokens: np.ndarray, device: torch.device) -> Iterator[np.ndarray]:
@@ -83,26 +84,33 @@ def _carried(model: LanguageModel, tokens: np.ndarray, device: torch.device) -> 
 
 
 @torch.inference_mode()
-def mean_score(model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int) -> float:
-    """The mean log P(token | all before) of a stream, fast, for validation.
+def mean_score(
+    model: LanguageModel, tokens: np.ndarray, device: torch.device, *, context: int, part: Part = ALL
+) -> float:
+    """The mean log P(token | all before) of a stream, fast, for validation; of several workers, each one's part of the sum.
 
     A model that carries its state reads a long text in several lanes at once: each begins with an empty state a few hundred
     tokens before those that it scores. All else is as in `stream_scores`, with windows of `context` that overlap by half.
     """
     if not model.carries or len(tokens) < LANES * 4 * WARM_UP:
-        parts = stream_scores(model, tokens, device, context=context, stride=max(1, context // 2))
+        if model.carries and part.rank:  # there is one way through a short text
+            return 0.0
+        parts = stream_scores(model, tokens, device, context=context, stride=max(1, context // 2), part=part)
         return math.fsum(float(part.sum()) for part in parts) / len(tokens)
     length = -(-(len(tokens) - WARM_UP) // LANES)
-    begins = np.arange(LANES) * length
+    lanes = part.of(np.arange(LANES))
+    begins = lanes * length
     stream = TokenStream(np.concatenate([tokens, np.full(WARM_UP + length * LANES - len(tokens), EOS, tokens.dtype)]))
-    memory, state = model.start(no_source(LANES, device), capacity=CARRIED_TOKENS)
+    memory, state = model.start(no_source(len(lanes), device), capacity=CARRIED_TOKENS)
     total = 0.0
     for begin in range(0, WARM_UP + length, WARM_UP):
         read, wanted = stream.windows(begins + begin, min(WARM_UP, WARM_UP + length - begin))
         hidden, state = model.advance(torch.from_numpy(read)[:, None].to(device), memory, state)
         counts = begins[:, None] + begin + np.arange(wanted.shape[1]) < len(tokens)
         if begin == 0:  # only the first lane begins where the text does
-            counts[1:] = False
+            counts[lanes > 0] = False
+        if part.rank >= LANES:
+            counts[:] = False
         own = _own(model, hidden[:, 0].flatten(0, 1), wanted.reshape(-1))
         total += float(own[counts.reshape(-1)].sum())
     if math.isnan(total):
@@ -111,11 +119,11 @@ def mean_score(model: LanguageModel, tokens: np.ndarray, device: torch.device, *
 
 
 def _windows(
-    model: LanguageModel, tokens: np.ndarray, device: torch.device, context: int, stride: int
+    model: LanguageModel, tokens: np.ndarray, device: torch.device, context: int, stride: int, part: Part
 ) -> Iterator[np.ndarray]:
     stream = TokenStream(tokens)
     most = max(1, WINDOW_TOKENS.get(device.type, WINDOW_TOKENS_ELSEWHERE) // context)
-    windows = scoring_windows(len(tokens), context, stride)
+    windows = itertools.islice(scoring_windows(len(tokens), context, stride), part.rank, None, part.size)
     for width, same in itertools.groupby(windows, key=lambda window: window.end - window.begin):
         while some := list(itertools.islice(same, most)):
             read, wanted = stream.windows(np.array([window.begin for window in some]), width)

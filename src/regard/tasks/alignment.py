@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -54,13 +55,17 @@ class LinkRule:
 
 
 class Aligner:
-    """Links the words of given pairs with one model. Words are what stands between white space in the texts as given."""
+    """Links the words of given pairs with one model.
 
-    def __init__(self, translator: Translator, rule: LinkRule | None = None):
+    Words are what stands between white space in the texts as given, or what `words` finds.
+    """
+
+    def __init__(self, translator: Translator, rule: LinkRule | None = None, *, words: re.Pattern[str] | None = None):
         check_attends(translator.model, "alignment")
         self._translator, self._rule = translator, rule or LinkRule()
-        self._source = WordTokenizer(translator.tokenizers.source)
-        self._target = WordTokenizer(translator.tokenizers.target)
+        given = () if words is None else (words,)
+        self._source = WordTokenizer(translator.tokenizers.source, *given)
+        self._target = WordTokenizer(translator.tokenizers.target, *given)
 
     def __call__(
         self,

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.core.device import choose_device
 from regard.core.errors import DataError, ModelError
 from regard.core.types import PAD, UNK, pad_rows
-from regard.data.labelled_tokens import token_rows
+from regard.data.labelled_tokens import TextRows, token_rows
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.classifier import Classifier
 from regard.tasks.folder import load_model
@@ -114,16 +114,20 @@ class TextClassifier:
         self, texts: Sequence[str], second: Sequence[str] | None = None, *, first: int = 1
     ) -> Float[np.ndarray, "N L"]:
         """The probability of every label, in the order of `labels`, for each text."""
-        if isinstance(texts, str):
-            raise DataError("texts", "one text was given where a list is expected", "Put it into a list")
-        self._check(texts, second, first)
-        found = token_rows(self.tokenizer, texts, second or (), self.most, first=first)
+        found = self.rows(texts, second, first=first)
         if found.cut:
             what = f"{found.cut} of {len(texts)} texts are longer than {self.most} tokens: only their beginning is read"
             warnings.warn(what, stacklevel=3)
         if any(all(token == UNK for token in row) for row in found.rows):
             warnings.warn("A text has no word that the model has ever seen: its label is a guess", stacklevel=3)
         return np.exp(self.log_probs(found.rows))
+
+    def rows(self, texts: Sequence[str], second: Sequence[str] | None = None, *, first: int = 1) -> TextRows:
+        """The tokens of each text as the model reads them, and how many texts are longer than that: see `log_probs`."""
+        if isinstance(texts, str):
+            raise DataError("texts", "one text was given where a list is expected", "Put it into a list")
+        self._check(texts, second, first)
+        return token_rows(self.tokenizer, texts, second or (), self.most, first=first)
 
     def accuracy(self, texts: Sequence[str], labels: Sequence[str], second: Sequence[str] | None = None) -> float:
         """How many of 100 texts get the label that is given for them."""

@@ -48,12 +48,13 @@ class TextComposer:
         *,
         device: torch.device | str = "cpu",
         folder: Path | None = None,
+        config: dict[str, Any] | None = None,
     ):
         if "composes" not in model.capabilities:
             raise ModelError(type(model).__name__, "this model does not write from labels", "Use a label-writer")
         self.model, self.tokenizers, self.labels = model.to(device), tokenizers, tuple(labels)
         self.search = search or SearchConfig(max_length=USUAL_TOKENS)
-        self.device, self.folder = torch.device(device), folder
+        self.device, self.folder, self.config = torch.device(device), folder, config or {}
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> TextComposer:
@@ -63,7 +64,7 @@ class TextComposer:
         model, tokenizers, config = load_model(folder)
         settings = configuration.build(SearchConfig, config.get("search", {}), "search")
         labels = labels_of(config, folder) if "composes" in model.capabilities else ()
-        return cls(model, tokenizers, labels, settings, device=chosen, folder=folder)
+        return cls(model, tokenizers, labels, settings, device=chosen, folder=folder, config=config)
 
     def write(
         self,

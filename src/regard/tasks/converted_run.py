@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.core.errors import CheckpointError, RegardError
-from regard.core.files import MANIFEST, read_json
+from regard.core.files import MANIFEST, check_header, read_json
 from regard.data.prepared import cache_folder
 from regard.data.tokenizers import Tokenizer
 from regard.engines.ctranslate2_engine import SHORT_LISTS, CTranslate2Engine, installed
@@ -35,6 +35,7 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file, without torch; types that NumPy does not know are an error."""
     from safetensors import SafetensorError, safe_open
 
+    check_header(path)
     try:
         with safe_open(path, framework="np") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)

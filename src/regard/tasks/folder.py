@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError
-from regard.core.files import load_tensors
+from regard.core.files import check_header, load_tensors
 from regard.data.tokenizers import TokenizerPair
 from regard.models.base import LABELLING, MODELS, Writer, build_model
 from regard.tasks.run_files import (
@@ -56,6 +56,7 @@ __all__ = [
     "open_run",
     "put_weights",
     "read_config",
+    "shapes_of",
     "tokenizer_names",
     "weights_folder",
     "weights_of",
@@ -111,19 +112,22 @@ def load_model(folder: Path) -> tuple[Writer, TokenizerPair, dict[str, Any]]:
     if deepest > len(shapes):  # a million layers would take long even without their weights
         what = f"the weights do not fit the configuration: it has {deepest} layers, they are {len(shapes)} tensors"
         raise CheckpointError(place / WEIGHTS, what, "Use the weights and the config.json of one run together")
-    try:
-        with torch.device("meta"), _Unset():  # shapes first: a configuration that lies must not make us allocate
-            outline = build_model(model_config.name, model_config, **sizes)
-    except (RuntimeError, TypeError, OverflowError):  # sizes beyond 64 bits
-        what = "the weights do not fit the configuration: it asks for a model beyond all sizes"
-        raise CheckpointError(
-            place / WEIGHTS, what, "Use the weights and the config.json of one run together"
-        ) from None
-    _compare({name: tuple(t.shape) for name, t in weights_of(outline).items()}, shapes, place / WEIGHTS)
+    _compare(shapes_of(model_config, sizes, place / WEIGHTS), shapes, place / WEIGHTS)
     with _Unset():
         model = build_model(model_config.name, model_config, **sizes)
     put_weights(model, load_tensors(place / WEIGHTS), place / WEIGHTS)
     return model.eval(), tokenizers, config
+
+
+def shapes_of(config: Any, sizes: Mapping[str, Any], where: object) -> dict[str, tuple[int, ...]]:
+    """The shapes of all weights of a model, without making them: a configuration that lies must not make us allocate."""
+    try:
+        with torch.device("meta"), _Unset():
+            outline = build_model(config.name, config, **sizes)
+    except (RuntimeError, TypeError, OverflowError):  # sizes beyond 64 bits
+        what = "the weights do not fit the configuration: it asks for a model beyond all sizes"
+        raise CheckpointError(where, what, "Use the weights and the config.json of one run together") from None
+    return {name: tuple(tensor.shape) for name, tensor in weights_of(outline).items()}
 
 
 class _Unset(TorchFunctionMode):
@@ -139,6 +143,7 @@ class _Unset(TorchFunctionMode):
 
 
 def _shapes(path: Path) -> dict[str, tuple]:
+    check_header(path)
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (not a dict)

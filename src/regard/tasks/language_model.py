@@ -8,7 +8,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, cast, overload
+from typing import Any, Protocol, cast, overload
 
 import numpy as np
 import torch
@@ -29,9 +29,9 @@ from regard.search.text_scores import mix, no_source, stream_scores
 from regard.tasks.folder import load_model
 from regard.tasks.next_words import NextWord, next_tokens, next_words
 from regard.tasks.text_pieces import Pieces, text_after
+from regard.tasks.text_settings import Method, text_settings
 from regard.tasks.translation import PairScore, batches
 
-Method = Literal["greedy", "sample", "beam"]
 MAX_PROMPT_CHARACTERS = 1_000_000
 MOST_AT_ONCE = 2048  # tokens of a text that is scored in one piece; longer ones are read as a stream
 USUAL_CONTEXT = 512  # of a window, where neither the model nor its run says one
@@ -171,36 +171,10 @@ class TextModel:
         Without a method, text is drawn at random, or searched for if a beam is given. Text may repeat itself as it likes
         (`max_repeat` is 0): a guard against loops would forbid legal text such as a row of dots.
         """
-        chosen = method or ("beam" if beam is not None else "sample")
-        if chosen not in ("greedy", "sample", "beam"):
-            raise ConfigError("method", f"{chosen!r} is not one of greedy, sample, beam", "Choose one of them")
-        drawn = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}
-        changes: dict[str, Any] = {name: value for name, value in drawn.items() if value is not None}
-        if changes and chosen != "sample":
-            todo = "Leave one of the two out"
-            raise ConfigError(next(iter(changes)), f"it is for sampling, and the method is {chosen}", todo)
-        if beam is not None and chosen != "beam":
-            raise ConfigError(
-                "beam", f"it is for a beam search, and the method is {chosen}", "Leave one of the two out"
-            )
-        if chosen == "greedy" and samples != 1:
-            raise ConfigError(
-                "samples", f"{samples} texts, and the likeliest next token gives only one", "Use another method"
-            )
-        if max_tokens is not None:
-            changes |= {"max_length": max_tokens, "min_length": min(self.search.min_length, max(0, max_tokens))}
-        width = 1 if chosen != "beam" else max(samples, beam if beam is not None else self.search.beam)
-        changes |= {
-            "method": "sample" if chosen == "sample" else "beam",
-            "nbest": samples,
-            "max_repeat": 0,
-            "coverage": 0.0,
-        }
-        if chosen != "sample":
-            changes |= {"beam": width}
-        if width == 1:
-            changes |= {"stop": "full"}  # with one hypothesis, a text that ends has ended
-        return configuration.build(SearchConfig, {**dataclasses.asdict(self.search), **changes}, "search")
+        return text_settings(
+            self.search, samples=samples, method=method, max_tokens=max_tokens, temperature=temperature, top_k=top_k,
+            top_p=top_p, min_p=min_p, seed=seed, beam=beam,
+        )  # fmt: skip
 
     def generate(
         self,

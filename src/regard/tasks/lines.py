@@ -32,6 +32,7 @@ class Translation:
     source_tokens: list[str]
     finished: bool  # False where the maximum length cut the text
     attention: list[list[float]] | None = None  # [target token][source token]; both sides end with </s>
+    note: str = ""  # what a guard says of it (see tasks/guarding.py)
 
     def to_plain(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -63,6 +64,7 @@ class Sentence:
     before: str = ""  # white space that the line began with
     ids: list[int] = dataclasses.field(default_factory=list)
     prefix: list[int] = dataclasses.field(default_factory=list)
+    terms: tuple[Any, ...] = ()  # what must be written: see search/terms.py
 
 
 def split_line(line: int, text: str, most: int, count: Callable[[str], int]) -> list[Sentence]:
@@ -122,6 +124,7 @@ def _joined(chosen: list[tuple[Sentence, Translation]]) -> Translation:
         source_tokens=source_tokens,
         finished=all(t.finished for _, t in chosen),
         attention=_blocks([t.attention for _, t in chosen]),
+        note="; ".join(t.note for _, t in chosen if t.note),
     )
 
 

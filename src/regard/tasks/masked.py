@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.core.device import choose_device
 from regard.core.errors import ConfigError, DataError, ModelError
 from regard.core.types import EOS, Padded, pad_rows
-from regard.data.mask_text import MaskReader
+from regard.data.mask_text import MaskedRow, MaskReader
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.base import Recorder
 from regard.models.reader import MaskedModel
@@ -85,21 +85,39 @@ class MaskedText:
         """Most tokens of a text."""
         return self.model.limits.source
 
-    @torch.inference_mode()
     def fill(self, text: str, top: int = 5) -> list[list[FilledWord]]:
         """For each [MASK] or <mask> of a text, the `top` most probable words, the likeliest first.
 
         A mask stands for one token, as `regard.data.mask_text` says. All are filled in at once, each without knowing what
         stands for the others.
         """
+        return self.fill_rows([self.masked_row(text)], top)[0]
+
+    def masked_row(self, text: str, name: str = "the text") -> MaskedRow:
+        """A text with masks as the model reads it, checked. `name` is what errors call it."""
+        row = self._mask_reader().read(self._checked(text, name), name)
+        self._check_length(len(row.ids), name)
+        return row
+
+    @torch.inference_mode()
+    def fill_rows(self, rows: Sequence[MaskedRow], top: int = 5) -> list[list[list[FilledWord]]]:
+        """What `fill` says, for several texts."""
         if top < 1:
             raise ConfigError("top", f"it is {top}", "Ask for at least 1 word")
         reader = self._mask_reader()
-        row = reader.read(self._checked(text, "the text"), "the text")
-        self._check_length(len(row.ids), "the text")
-        target = torch.tensor([[0, *row.places]], device=self.device)
-        hidden = self.model(pad_rows([row.ids]).to(self.device), target).hidden[0, 1:]
-        probabilities = self.model.output.scores(hidden).double().exp().cpu().numpy()
+        found: list[list[list[FilledWord]]] = [[] for _ in rows]
+        for places in row_batches([len(row.ids) for row in rows], self.device):
+            source = pad_rows([rows[i].ids for i in places]).to(self.device)
+            target = pad_rows([[0, *rows[i].places] for i in places]).tokens.to(self.device)
+            hidden = self.model(source, target).hidden
+            for i, states in zip(places, hidden, strict=True):
+                found[i] = self._words_for(rows[i], states[1 : 1 + len(rows[i].places)], reader, top)
+        return found
+
+    def _words_for(
+        self, row: MaskedRow, states: Float[Tensor, "M D"], reader: MaskReader, top: int
+    ) -> list[list[FilledWord]]:
+        probabilities = self.model.output.scores(states).double().exp().cpu().numpy()
         found: list[list[FilledWord]] = []
         for values, begins, joined in zip(probabilities, row.begins, row.joined, strict=True):
             able = np.flatnonzero(reader.candidates(begins))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.errors import CheckpointError, TokenizerError
-from regard.core.files import MANIFEST, check_manifest, quoted, read_json
+from regard.core.files import MANIFEST, check_manifest, check_place, quoted, read_json
 from regard.data.tokenizers import TokenizerPair
 
 RUN, CONFIG, DATA, SCORES, METRICS = "run.json", "config.json", "data.json", "scores.json", "metrics.jsonl"
@@ -50,10 +50,12 @@ def weights_folder(folder: Path) -> Path:
     """Where a run's usable weights are: the finished model, else the best or newest checkpoint so far."""
     if not (folder / CHECKPOINTS).is_dir() or _is_finished(folder):
         return folder
+    check_place(folder / CHECKPOINTS)
     damage: CheckpointError | None = None
     for candidate in [folder / CHECKPOINTS / BEST, *sorted((folder / CHECKPOINTS).glob("step-*"), reverse=True)]:
         if candidate.is_dir():
             try:
+                check_place(candidate)
                 check_manifest(candidate, [WEIGHTS])
                 return candidate
             except CheckpointError as error:

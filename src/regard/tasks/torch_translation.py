@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from regard.search.forcing import score_pairs
 from regard.search.hypothesis import Hypothesis
 from regard.search.many import search_many
 from regard.search.search import search
+from regard.search.terms import Letters
 from regard.tasks.folder import load_model
 from regard.tasks.line_batches import batches
 from regard.tasks.lines import Sentence, Translation
@@ -56,32 +58,35 @@ class TorchEngine:
         attention: bool,
         batch_tokens: int,
         progress: Callable[[int], None] | None,
+        letters: Letters | None = None,
     ) -> list[list[Translation]]:
-        """The n-best translations of each sentence."""
+        """The n-best translations of each sentence. `letters` says where words end, for sentences with terms."""
         found: list[list[Translation]] = [[] for _ in sentences]
         self.model.eval()
         tokens = batch_tokens or self.batch_tokens(settings)
         searched = self._with_attention if attention else self._without_attention
-        for done, (row, many) in enumerate(searched(sentences, settings, tokens), start=1):
+        for done, (row, many) in enumerate(searched(sentences, settings, tokens, letters), start=1):
             found[row] = self._translations(sentences[row], many)
             if progress is not None:
                 progress(done)
         return found
 
     def _without_attention(
-        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int
+        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         sources, prefixes = [[*s.ids, EOS] for s in sentences], [s.prefix for s in sentences]
-        return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens)
+        terms = _terms(sentences)
+        return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens, terms=terms, letters=letters)
 
     def _with_attention(
-        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int
+        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         for rows in batches([len(s.ids) + 1 for s in sentences], tokens, self._most_rows(settings)):
             source = pad_rows([[*sentences[row].ids, EOS] for row in rows]).to(self.device)
             prefix = [sentences[row].prefix for row in rows]
             with torch.inference_mode():
-                yield from zip(rows, search(self.model, source, settings, prefix, attention=True), strict=True)
+                how = {"terms": _terms([sentences[row] for row in rows]), "letters": letters, "attention": True}
+                yield from zip(rows, search(self.model, source, settings, prefix, **how), strict=True)
 
     def _translations(self, sentence: Sentence, many: Sequence[Hypothesis]) -> list[Translation]:
         texts = self.tokenizers.target.decode([h.tokens for h in many])
@@ -123,3 +128,7 @@ class TorchEngine:
             for row, result in zip(rows, scored, strict=True):
                 results[row] = result
         return results
+
+
+def _terms(sentences: Sequence[Sentence]) -> list[tuple[Any, ...]] | None:
+    return [s.terms for s in sentences] if any(s.terms for s in sentences) else None

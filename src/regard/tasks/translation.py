@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from regard.core import config as configuration
 from regard.core.accelerators import is_cpu
@@ -20,58 +19,33 @@ from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
 from regard.engines.ctranslate2_limits import COMPUTE, Asked
 from regard.engines.ctranslate2_rules import why_not_search
+from regard.tasks.guarding import Guard
+from regard.tasks.lazy_torch import LazyTorch
 from regard.tasks.line_batches import batches, chunks
-from regard.tasks.lines import Habits, Sentence, Translation, join_line, split_line
+from regard.tasks.lines import Habits, Sentence, Translation, join_line
+from regard.tasks.pair_score import PairScore
 from regard.tasks.run_files import open_run
+from regard.tasks.sentences import MAX_LINE_CHARACTERS, sentences_of
 
 if TYPE_CHECKING:
     import torch
 
     from regard.engines.ctranslate2_engine import CTranslate2Engine
     from regard.models.base import Writer
-    from regard.tasks.torch_translation import TorchEngine
+    from regard.tasks.glossary import Glossary
+    from regard.tasks.terminology import Terminology
 
 Engine = Literal["auto", "torch", "ctranslate2"]
 ENGINES: tuple[Engine, ...] = ("auto", "torch", "ctranslate2")
-MAX_LINE_CHARACTERS = 100_000
 CHUNK_LINES = 2048  # read ahead from a stream, so that batches can be made of lines of similar length
 
 
-@dataclasses.dataclass(frozen=True)
-class PairScore:
-    """The log-probability of a given target text, and of each of its tokens and its end."""
+class Chooser(Protocol):
+    """Searches for more translations than were asked for, and puts the best first by a rule of its own."""
 
-    log_prob: float
-    tokens: list[str]
-    token_log_probs: list[float]
+    def settings(self, asked: SearchConfig) -> SearchConfig: ...
 
-    @property
-    def perplexity(self) -> float:
-        try:
-            return math.exp(-self.log_prob / len(self.token_log_probs))
-        except OverflowError:
-            return math.inf
-
-    def to_plain(self) -> dict[str, Any]:
-        return {**dataclasses.asdict(self), "perplexity": self.perplexity}
-
-
-class _Torch:
-    """The torch engine of a translator and its copies, loaded when it is first needed."""
-
-    def __init__(self, folder: Path | None, tokenizers: TokenizerPair, device: str, engine: TorchEngine | None = None):
-        self.folder, self.tokenizers, self.device = folder, tokenizers, device
-        self._engine = engine
-        self.taken = False  # somebody has the model in hand, and may change it
-
-    @property
-    def engine(self) -> TorchEngine:
-        if self._engine is None:
-            from regard.tasks.torch_translation import TorchEngine
-
-            assert self.folder is not None
-            self._engine = TorchEngine.load(self.folder, self.tokenizers, self.device)
-        return self._engine
+    def choose(self, sources: Sequence[str], lists: Sequence[list[Translation]]) -> list[list[Translation]]: ...
 
 
 class Translator:
@@ -99,16 +73,19 @@ class Translator:
         if model is None:
             if folder is None:
                 raise ModelError("translator", "there is neither a model nor a folder", "Give one of them")
-            self._torch = _Torch(folder, tokenizers, str(device))
+            self._torch = LazyTorch(folder, tokenizers, str(device))
         else:
             from regard.tasks.torch_translation import TorchEngine
 
-            self._torch = _Torch(folder, tokenizers, str(device), TorchEngine(model, tokenizers, device))
+            self._torch = LazyTorch(folder, tokenizers, str(device), TorchEngine(model, tokenizers, device))
         self.tokenizers = tokenizers
         self.search = search or SearchConfig()
         self.habits = habits or Habits()
         self.config, self.folder = config or {}, folder
         self.tag = ""  # put before every sentence that has none of its own
+        self.chooser: Chooser | None = None  # puts n-best lists in another order
+        self.guard: Guard | None = None  # takes care that what is first is a translation
+        self.terminology: Terminology | None = None  # terms that must be written
         self._fast, self._only_fast = fast, only_fast
         self.engine: str = "torch" if fast is None else "ctranslate2"
         self.engine_note: str = ""
@@ -146,7 +123,7 @@ class Translator:
             from regard.layers.int8_linear import quantise
 
             model = quantise(model)
-        translator = cls(model, tokenizers, device=chosen, folder=folder, **_settings_of(config))
+        translator = cls(model, tokenizers, device=chosen, folder=folder, **settings_of(config))
         translator.engine_note = note
         return translator
 
@@ -162,7 +139,7 @@ class Translator:
             opened = open_run(folder)
             reason = why_not_run(opened)
             if reason is None:
-                settings = _settings_of(opened.config)  # mistakes in these before anything is converted and kept
+                settings = settings_of(opened.config)  # mistakes in these before anything is converted and kept
                 try:
                     fast = open_engine(folder, opened, compute)
                 except (CheckpointError, ModelError) as error:  # weights that torch may read, or refuse in better words
@@ -187,12 +164,39 @@ class Translator:
         """Where torch computes."""
         return self._torch.engine.device
 
+    def on_torch(self) -> Translator:
+        """The same model by torch, to ask what only torch knows; this translator keeps its own engine."""
+        engine = self._torch.engine
+        other = Translator(engine.model, self.tokenizers, self.search, device=engine.device, habits=self.habits)
+        other.config, other.folder, other.tag = self.config, self.folder, self.tag
+        return other
+
     def tagged(self, tag: str) -> Translator:
         """The same model, which takes every text for one of this kind. Models know the tags they were trained with."""
         if tag:
             self.tokenizers.source.tag(tag)  # an unknown one is an error now, not after the first batch
         other = copy.copy(self)
         other.tag = tag
+        return other
+
+    def choosing(self, chooser: Chooser | None) -> Translator:
+        """The same model, whose translations are chosen by `chooser` (see tasks/minimum_risk.py and tasks/reranking.py)."""
+        other = copy.copy(self)
+        other.chooser = chooser
+        return other
+
+    def with_glossary(self, glossary: Glossary | None) -> Translator:
+        """The same model, which writes what a glossary wants (see tasks/glossary.py). Sentences with terms are left to torch."""
+        from regard.tasks.terminology import Terminology
+
+        other = copy.copy(self)
+        other.terminology = None if glossary is None else Terminology(glossary, self.tokenizers)
+        return other
+
+    def guarded(self, guard: Guard | None) -> Translator:
+        """The same model, with a guard against loops, empty translations, copies and odd lengths (see tasks/guarding.py)."""
+        other = copy.copy(self)
+        other.guard = guard
         return other
 
     @overload
@@ -268,6 +272,16 @@ class Translator:
             by_line[sentence.line].append((sentence, many))
         return [join_line(text, parts) for text, parts in zip(texts, by_line, strict=True)]
 
+    def split(self, texts: Sequence[str]) -> list[Sentence]:
+        """The sentences that `hypotheses` searches for; `join_line` makes texts of what is found (see `tasks.lines`)."""
+        return self._sentences(texts, None, self.leads(None, len(texts)), 1)
+
+    def search_sentences(
+        self, sentences: Sequence[Sentence], settings: SearchConfig, *, attention: bool = False, details: bool = True
+    ) -> list[list[Translation]]:
+        """The n-best translations of each sentence. Those of several texts may be searched for together."""
+        return self._search(list(sentences), settings, attention, 0, None, details)
+
     def _batch_tokens(self, settings: SearchConfig) -> int:
         """The size of torch's batches."""
         return self._torch.engine.batch_tokens(settings)
@@ -287,48 +301,60 @@ class Translator:
     def _sentences(
         self, texts: Sequence[str], prefixes: Sequence[str] | None, leads: list[list[int]], first_line: int
     ) -> list[Sentence]:
-        """The sentences to translate: whole texts, but those of several lines or longer than usual are split."""
-        for number, text in enumerate(texts, start=first_line):
-            if isinstance(text, str) and len(text) > MAX_LINE_CHARACTERS:
-                raise DataError(
-                    f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it"
-                )
-        if any(not isinstance(text, str) for text in texts):
-            raise DataError("texts", "they are not all texts", "Give a list of str")
-        ids = self.tokenizers.source.encode(list(texts))
         limit = (self._engine_in_use() or self._torch.engine).source_limit
-        usual = self.habits.usual_length
-        hard = limit - 1 - max(map(len, leads), default=0) if limit is not None else 0
-        most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
-        sentences: list[Sentence] = []
-        for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
-            if not tokens:
-                continue
-            forced = bool(prefixes and prefixes[line])
-            long = (usual and len(tokens) > usual) or (hard and len(tokens) > hard)
-            if not forced and (self.habits.one_sentence or "\n" in text or long):
-                sentences += split_line(line, text, most, lambda part: len(self.tokenizers.source.encode([part])[0]))
-            else:
-                sentences.append(Sentence(line, text, "", ids=tokens))
-        parts = [s for s in sentences if not s.ids]  # of lines that were split
-        for part, tokens in zip(parts, self.tokenizers.source.encode([s.text for s in parts]), strict=True):
-            part.ids = tokens
-        for sentence in sentences:
-            tokens = sentence.ids
-            sentence.ids = leads[sentence.line] + tokens
-            if limit is not None and len(sentence.ids) + 1 > limit:
-                raise ModelError(
-                    f"line {first_line + sentence.line}",
-                    f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}",
-                    "Split it",
-                )
-        if prefixes:
-            forced_ids = self.tokenizers.target.encode([prefixes[s.line] for s in sentences])
-            for sentence, tokens in zip(sentences, forced_ids, strict=True):
-                sentence.prefix = tokens
-        return sentences
+        return sentences_of(texts, self.tokenizers, self.habits, limit, prefixes, leads, first_line)
 
     def _search(
+        self,
+        sentences: list[Sentence],
+        settings: SearchConfig,
+        attention: bool,
+        batch_tokens: int,
+        progress: Callable[[int], None] | None,
+        details: bool,
+    ) -> list[list[Translation]]:
+        """What the model finds, or what is chosen of it."""
+        how = settings if self.chooser is None else self.chooser.settings(settings)
+        found = self._found(sentences, how, attention, batch_tokens, progress, details)
+        texts = [sentence.text for sentence in sentences]
+        if self.chooser is not None:
+            found = [many[: settings.nbest] for many in self.chooser.choose(texts, found)]
+        if self.guard is None:
+            return found
+
+        def again(rows: list[int], careful: SearchConfig) -> list[list[Translation]]:
+            return self._found([sentences[row] for row in rows], careful, attention, batch_tokens, None, details)
+
+        return self.guard.keep(texts, found, settings, again)
+
+    def _found(
+        self,
+        sentences: list[Sentence],
+        settings: SearchConfig,
+        attention: bool,
+        batch_tokens: int,
+        progress: Callable[[int], None] | None,
+        details: bool,
+    ) -> list[list[Translation]]:
+        """What is found, with the terms of the glossary, if there is one."""
+        terminology = self.terminology
+        if terminology is None:
+            return self._found_plainly(sentences, settings, attention, batch_tokens, progress, details)
+
+        def plainly(some: list[Sentence], how: SearchConfig) -> list[list[Translation]]:
+            return self._found_plainly(some, how, attention, batch_tokens, None, details) if some else []
+
+        def with_terms(some: list[Sentence], how: SearchConfig) -> list[list[Translation]]:
+            if self._only_fast:
+                what = "CTranslate2 cannot be made to write the terms of a glossary"
+                raise ModelError("engine ctranslate2", what, "Use engine auto or torch")
+            letters = terminology.tokens.letters
+            about = {"attention": attention, "batch_tokens": batch_tokens, "progress": None}
+            return self._torch.engine.search(some, how, **about, letters=letters)
+
+        return terminology.search(sentences, settings, plainly, with_terms)
+
+    def _found_plainly(
         self,
         sentences: list[Sentence],
         settings: SearchConfig,
@@ -437,7 +463,7 @@ class Translator:
         return align(self, sources, targets, threshold=threshold, null=null, tags=tags)
 
 
-def _settings_of(config: dict[str, Any]) -> dict[str, Any]:
+def settings_of(config: dict[str, Any]) -> dict[str, Any]:
     """What a run's configuration says about translating."""
     return {
         "search": configuration.build(SearchConfig, config.get("search", {}), "search"),
@@ -454,4 +480,4 @@ def _gpu_reason(device: str) -> str:
     return "" if kind == "cpu" else f"the model runs on {kind}, and CTranslate2 is used on CPUs only"
 
 
-__all__ = ["PairScore", "Translation", "Translator", "batches"]
+__all__ = ["MAX_LINE_CHARACTERS", "PairScore", "Translation", "Translator", "batches"]

@@ -14,7 +14,10 @@ from torch import Tensor
 from regard.core.errors import CheckpointError
 from regard.core.files import (
     check_manifest,
+    check_place,
+    check_tensors,
     load_tensors,
+    make_folder,
     read_json,
     remove_partials,
     save_tensors,
@@ -47,7 +50,7 @@ class Checkpoints:
     def __init__(self, folder: Path, keep: int = 0, every: int = 1):
         self.folder, self.keep, self.every = folder, keep, every
         self.damaged: set[int] = set()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         remove_partials(folder)
 
     def steps(self) -> list[int]:
@@ -112,8 +115,12 @@ class Checkpoints:
     def check(self, step: int) -> None:
         """Raises a CheckpointError unless a checkpoint is whole."""
         folder = self.path(step)
+        check_place(self.folder)
+        check_place(folder)
         more = [name for name in (AVERAGE, CARRIED) if (folder / name).exists()]
         check_manifest(folder, [WEIGHTS, OPTIMIZER, STATE, *more])
+        for name in (WEIGHTS, OPTIMIZER, *more):  # a manifest may agree with a file that no one can read
+            check_tensors(folder / name)
 
     def newest(self, complain: Callable[[str], None]) -> int | None:
         """The newest undamaged checkpoint; damaged ones are named aloud and passed over. None if there never was one."""

@@ -20,6 +20,7 @@ from regard.models.classifier import Classifier
 from regard.tasks.classification import TextClassifier
 from regard.tasks.folder import DATA
 from regard.training.config import build_run_config
+from regard.training.distributed.spreading import spread
 from regard.training.first_vectors import sizes_for_vectors
 from regard.training.labelled_sizes import choose_labelled_sizes
 from regard.training.labelled_text import LabelledStore, LabelledText
@@ -137,7 +138,8 @@ class LabelledValidation:
 def _log_probs(store: LabelledStore, classifier: TextClassifier) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities of all labels for every text, and which label is right."""
     rows = [store.source[i] for i in range(len(store))]
-    return classifier.log_probs(rows), store.target.flat.astype(np.int64) - 1
+    found = spread(rows, lambda own: classifier.log_probs(own).tolist())
+    return np.array(found).reshape(len(rows), -1), store.target.flat.astype(np.int64) - 1
 
 
 def _test(

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.core import workers
 from regard.core.errors import TrainingError
 from regard.core.types import Padded, Unpadded
 from regard.data.batching import Batch
@@ -124,7 +125,11 @@ class Gradients:
                 p.grad = None
             self._clear()
         self.seen.add(shape)
-        return self._in_pieces(batch, scale, auxiliary, shape)
+        before = workers.asked
+        computed = self._in_pieces(batch, scale, auxiliary, shape)
+        if workers.asked > before:  # what asks other workers is not recorded: they may not replay at the same time
+            self.most = 0
+        return computed
 
     def forget(self) -> None:
         """Drops the carried state, and all recordings with it: they read and write it where it is."""

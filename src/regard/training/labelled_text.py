@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from regard.core.types import EOS, PAD, Padded
-from regard.data.batching import Batch, BatchPlan, BatchStream, Place
+from regard.data.batching import ALL, Batch, BatchPlan, BatchStream, Part, Place
 from regard.data.labelled import Labelled
 from regard.data.labelled_tokens import token_rows
 from regard.data.store import TokenRows, TokenStore
@@ -78,11 +78,12 @@ class LabelledBatches(BatchStream):
         multiple: int,
         fill: int,
         most: int,
+        part: Part = ALL,
     ):
         self._put_together, self._most = collate, most
-        super().__init__(store, plan, place.epoch, place.position, workers, multiple, fill)
+        super().__init__(store, plan, place.epoch, place.position, workers, multiple, fill, part=part)
 
-    def _collate(self, rows: np.ndarray, place: Place) -> Batch:
+    def _collate(self, rows: np.ndarray, place: Place, slots: Sequence[int]) -> Batch:
         return self._put_together(self._store, rows, self._multiple, self._fill, self._most)
 
 
@@ -98,7 +99,9 @@ class LabelledText:
         """On CUDA few shapes, so that recordings can be replayed."""
         return 8 if on_cuda else 1
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> LabelledBatches:
+    def open(
+        self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL
+    ) -> LabelledBatches:
         lengths = self.store.source.lengths - 1  # a plan counts one token more on each side
         none = np.zeros_like(lengths)
         mixed = config.mixed_lengths
@@ -112,4 +115,5 @@ class LabelledText:
             multiple=multiple,
             fill=config.batch_tokens if on_cuda else 0,
             most=self.most,
+            part=part,
         )

@@ -23,6 +23,8 @@ from regard.search.text_scores import mean_score
 from regard.tasks.folder import CONFIG, DATA, FORMAT, read_config, tokenizer_names
 from regard.tasks.language_model import TextModel, TextScore
 from regard.training.config import RunConfig, build_run_config
+from regard.training.distributed.spreading import summed
+from regard.training.distributed.team import current_team
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.run_parts import (
@@ -127,7 +129,9 @@ class _Validation:
         self.stream, self.context = stream, context
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
-        return {"valid_nll": -mean_score(cast(LanguageModel, model), self.stream.tokens, device, context=self.context)}
+        part = current_team().part
+        own = mean_score(cast(LanguageModel, model), self.stream.tokens, device, context=self.context, part=part)
+        return {"valid_nll": -summed(own)[0]}
 
 
 def _validation(config: RunConfig, corpus: TextCorpus, tokenizer: Tokenizer, text_model: TextModel) -> Measure | None:
@@ -140,7 +144,7 @@ def _validation(config: RunConfig, corpus: TextCorpus, tokenizer: Tokenizer, tex
 
 def _test(folder: Path, corpus: TextCorpus, text_model: TextModel, report: Reporter) -> dict[str, Score]:
     part, name = (corpus.test, "test") if len(corpus.test) else (corpus.valid, "validation")
-    if not len(part):
+    if not len(part) or not current_team().leads:  # it reads from end to end
         return {}
     began = time.monotonic()
     found = text_model.perplexity(part)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,15 +22,19 @@ from torch import Tensor
 
 from regard.core.errors import CheckpointError, TrainingError
 from regard.core.types import PAD
+from regard.core.workers import working_together
 from regard.data.batching import Drawn, Place
 from regard.models.base import Writer
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.tasks.run_files import RESUMED
 from regard.training.averaging import MovingAverage, mean_of
+from regard.training.background_saves import BackgroundSaves
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
+from regard.training.distributed.gradient_sums import GradientSums
+from regard.training.distributed.team import Several, current_team
 from regard.training.gradient import Gradients
-from regard.training.log import MetricsLog
+from regard.training.log import MetricsLog, NoLog
 from regard.training.lowered import Lowered
 from regard.training.optim import Optimizer
 from regard.training.precision import low_weights, uses_bfloat16
@@ -37,9 +42,11 @@ from regard.training.progress import Reporter
 from regard.training.regions import compile_pays
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
+from regard.training.skipped import SkippedBatches
 from regard.training.texts import TrainingText
 from regard.training.validation import Measure
 
+SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
 MOST_BAD_STEPS = 100  # in a row, before a run gives up
 
 
@@ -78,13 +85,17 @@ class Trainer:
     ):
         """A model with a way of its own to be trained gives what takes the places of `Optimizer` and `Gradients`."""
         self.config, self.folder, self.device, self.report = config, folder, device, report
+        self.team = team = current_team()
+        team.let_others_begin()
+        team.meet()
         self.model, self.text, self.validation = model.to(device), text, validation
         self.on_cuda = device.type == "cuda"
         record = self.on_cuda and config.graphs and config.accumulate == 1
-        self.optimizer = optimizer or Optimizer(model, config, device, record)
+        self.optimizer = optimizer or Optimizer(model, config, device, record and not team.several)
         self.whole = record and optimizer is None and self.optimizer.recordable  # a recording takes the step, too
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
+        self.saves = BackgroundSaves(self.checkpoints)
         self.progress = Progress()
         self.saved_step = -1
         self._clock, self._busy, self._window_tokens = time.monotonic(), 0.0, 0  # of what the log is about to say
@@ -105,11 +116,14 @@ class Trainer:
         )
         self._told_of_splitting = False
         self._resume()
+        self.skipped = SkippedBatches(self.optimizer, report)
+        team.give_weights(model)
+        self.sums = GradientSums(team, model.named_parameters()) if isinstance(team, Several) else None
         if self.lowered is not None:
             self.lowered.refresh()
 
     def _resume(self) -> None:
-        newest = self.checkpoints.newest(self.report.warn)
+        newest = self.team.tell(self.checkpoints.newest(self.report.warn) if self.team.leads else None)
         if newest is None:
             return
         weights, optimizer, average, carried, state = self.checkpoints.load(newest)
@@ -120,7 +134,8 @@ class Trainer:
             for name, tensor in self.average.average.items():
                 tensor.copy_(average[name])
         if carried is not None:
-            self.gradients.carried.load(carried, str(where))
+            rank, size = self.team.part
+            self.gradients.carried.load({name: rows[rank::size] for name, rows in carried.items()}, str(where))
         try:
             self.progress = Progress(**state["progress"])
         except (KeyError, TypeError):
@@ -128,24 +143,27 @@ class Trainer:
                 where, "its state is not of this version", "Use the version of regard that wrote it"
             ) from None
         self.saved_step = newest
-        with contextlib.suppress(OSError), open(self.folder / RESUMED, "a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": newest, "event": "resumed"}) + "\n")  # for who looks at the curves
+        if self.team.leads:
+            with contextlib.suppress(OSError), open(self.folder / RESUMED, "a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": newest, "event": "resumed"}) + "\n")  # for who looks at the curves
         self.report.say(f"Going on after step {newest}.")
 
     def run(self) -> int | None:
         """Trains to the end and leaves the final weights in the model. Gives the signal's number if interrupted."""
         config, progress = self.config, self.progress
-        log = MetricsLog(self.folder / METRICS, progress.step, self.folder / "tensorboard")
+        place = (self.folder / METRICS, progress.step, self.folder / "tensorboard")
+        log = MetricsLog(*place) if self.team.leads else NoLog()
         progress.multiple = progress.multiple or self.text.multiple(self.model, self.on_cuda)
         self.model.train()
         self.report.begin(config.steps, progress.step)
         place = Place(progress.epoch, progress.position)
-        stream = self.text.open(config, place, progress.multiple, self.on_cuda)
+        stream = self.text.open(config, place, progress.multiple, self.on_cuda, self.team.part)
         try:
             with Interruption(self.folder) as interruption, stream:
                 self._clock = time.monotonic()
                 while progress.step < config.steps and not self._patience_is_out():
-                    self._step([next(stream) for _ in range(config.accumulate)])
+                    self.saves.check()
+                    self._step([next(stream) for _ in range(config.accumulate)], interruption.received)
                     step = progress.step
                     if step % config.log_every == 0 or step == config.steps:
                         self._log(log)
@@ -153,11 +171,15 @@ class Trainer:
                     if last or step % (config.validate_every or config.save_every) == 0:
                         self._validate(log)
                     if last or step % config.save_every == 0 or self._patience_is_out():
-                        self._save()
-                    if interruption.received is not None and not last:
-                        self._save()
-                        return interruption.received
+                        self._save(log)
+                    received = self._received if self.team.several else interruption.received
+                    if received is not None and not last:
+                        self._save(log)
+                        self.saves.settle()
+                        return received
+                self.saves.settle()  # while a signal still does not end the process
         finally:
+            self.saves.close()
             self.report.end()
             log.close()
         if self._patience_is_out():
@@ -167,24 +189,31 @@ class Trainer:
         self._final_weights()
         return None
 
-    def _step(self, drawn: list[Drawn]) -> None:
+    def _step(self, drawn: list[Drawn], received: int | None = None) -> None:
+        """A step with one worker's parts of batches. `received` is the signal that this worker has got, if any."""
         config, progress = self.config, self.progress
         progress.step += 1
-        torch.manual_seed((config.seed << 32) + progress.step)
-        tokens = sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn)
+        self.skipped.remember(progress.step, progress.epoch, progress.position, drawn)
+        torch.manual_seed(self.team.seed(config.seed, progress.step))
+        tokens = self._agree(sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn), received)
         total, norm = torch.zeros((), device=self.device), None
+        sums = [torch.zeros((), device=self.device) for _ in range(2)]
         part_of_peak = rate(config, progress.step)
         if self.whole:
             self.optimizer.prepare(part_of_peak, progress.step)
         for batch, _, following in drawn:
             if progress.position == 0:
                 self.gradients.carried.forget()
-            computed = self.gradients(batch, 1 / tokens, 1 / len(drawn))
+            with working_together(self.team.sum if self.team.several else None):
+                computed = self.gradients(batch, 1 / tokens, 1 / len(drawn))
             total, norm = total + computed.loss, computed.norm
-            self._count(computed.smoothed, computed.nll)
+            sums = [sums[0] + computed.smoothed, sums[1] + computed.nll]
             progress.epoch, progress.position = following
         progress.tokens += tokens
         self._window_tokens += tokens
+        if self.sums is not None:
+            total, *sums = self.sums([total, *sums])
+        self._count(*sums)
         if norm is None:
             norm = self.optimizer.step(total, part_of_peak, progress.step)
             if self.lowered is not None:
@@ -193,6 +222,14 @@ class Trainer:
         if self.average is not None:
             self.average.update(progress.step)
         self._tell_of_splitting()
+
+    def _agree(self, tokens: int, received: int | None) -> int:
+        """The tokens of the whole step, of all workers; and any worker's signal is everyone's."""
+        if not self.team.several:
+            return tokens
+        tokens, *signals = self.team.add([tokens, *(int(received == number) for number in SIGNALS)])
+        self._received = next((number for number, count in zip(SIGNALS, signals, strict=True) if count), None)
+        return tokens
 
     def _finish(self, loss: Tensor) -> Tensor:
         """Takes the prepared step with the gradients that are there, and gives their norm: the end of a recording."""
@@ -230,7 +267,7 @@ class Trainer:
         self.progress.seconds += elapsed
         return elapsed
 
-    def _log(self, log: MetricsLog) -> None:
+    def _log(self, log: MetricsLog | NoLog) -> None:
         progress = self.progress
         self._read_sums()
         bad = int(self.optimizer.in_a_row)
@@ -250,11 +287,7 @@ class Trainer:
             values["last_skipped_step"] = int(self.optimizer.last_bad)
         log.add(progress.step, values)
         self.report.update(progress.step, values)
-        if bad:
-            self.report.warn(
-                f"step {progress.step}: loss or gradient is not finite; the weights were left as they were "
-                f"({values['skipped']} steps so far, the last was {values['last_skipped_step']})"
-            )
+        self.skipped.tell()
         if bad >= MOST_BAD_STEPS:
             raise TrainingError(
                 f"step {progress.step}",
@@ -266,7 +299,7 @@ class Trainer:
         self._busy = 0.0
         self._sums.zero_()
 
-    def _validate(self, log: MetricsLog) -> None:
+    def _validate(self, log: MetricsLog | NoLog) -> None:
         if self.validation is None:
             return
         progress = self.progress
@@ -274,13 +307,14 @@ class Trainer:
         with self.average.applied() if self.average is not None else contextlib.nullcontext():
             self.model.eval()
             with self.autocast():
-                values = self.validation.measure(self.model, self.device)
+                values = self.team.tell(self.validation.measure(self.model, self.device))
             self.model.train()
             by = self.config.best_by
             value = -values["valid_nll"] if by == "loss" else values[f"valid_{by}"]
             if math.isfinite(value) and (progress.best is None or value > progress.best):
                 progress.best, progress.best_step, progress.worse = value, progress.step, 0
-                self.checkpoints.save_best(weights_of(self.model), {"step": progress.step, **values})
+                if self.team.leads:
+                    self.saves.save_best(weights_of(self.model), {"step": progress.step, **values})
             else:
                 progress.worse += 1
         self._tick()  # the time of validation counts, but not into tokens per second
@@ -293,31 +327,44 @@ class Trainer:
     def _patience_is_out(self) -> bool:
         return bool(self.config.patience) and self.progress.worse >= self.config.patience
 
-    def _save(self) -> None:
+    def _save(self, log: MetricsLog | NoLog) -> None:
         if self.saved_step == self.progress.step:
             return
+        self.skipped.tell()
+        log.sync()  # whoever goes on from here does not write these lines again
         self._read_sums()
         self._busy += self._tick()
-        self.checkpoints.save(
-            self.progress.step,
-            weights=weights_of(self.model),
-            optimizer=self.optimizer.tensors(),
-            average=self.average.average if self.average is not None else None,
-            carried=self.gradients.carried.tensors(),
-            state={"progress": vars(self.progress), "threads": torch.get_num_threads(), "torch": torch.__version__},
-        )
+        self.team.check_same(self.model, self.progress.step)
+        carried = self.team.rows(self.gradients.carried.tensors())
+        facts = {"threads": torch.get_num_threads(), "torch": torch.__version__}
+        if self.team.several:
+            facts["workers"] = self.team.size
+        if self.team.leads:
+            self.saves.save(
+                self.progress.step,
+                weights=weights_of(self.model),
+                optimizer=self.optimizer.tensors(),
+                average=self.average.average if self.average is not None else None,
+                carried=carried,
+                state={"progress": vars(self.progress), **facts},
+            )
         self.saved_step = self.progress.step
         self._tick()  # saving takes time, but not from tokens per second
 
     def _final_weights(self) -> None:
         """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""
+        if self.team.leads:
+            self._put_final_weights()
+        self.team.give_weights(self.model)
+        self.model.eval()
+
+    def _put_final_weights(self) -> None:
         if self.config.average > 1:
             put_weights(self.model, mean_of(self._last_weights()), self.folder)
         elif (best := self._best_weights()) is not None:
             put_weights(self.model, best, self.folder)
         elif self.average is not None:
             put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
-        self.model.eval()
 
     def _last_weights(self) -> Iterator[dict[str, Tensor]]:
         """The weights of the last checkpoints, without damaged ones. The newest was written just now."""

@@ -17,12 +17,14 @@ from regard.data.masking import Masking, stream_for_rows
 from regard.data.sentence_stream import SentenceStream, documents_are_lines
 from regard.data.tokenizers import TokenizerPair
 from regard.data.wordpiece import MASK
-from regard.evaluation.masked import learns_next_sentence, score_masked
+from regard.evaluation.masked import MaskedScore, learns_next_sentence, score_masked
 from regard.evaluation.metrics import Score
 from regard.models.base import Writer
 from regard.models.reader import MaskedModel
 from regard.tasks.folder import CONFIG, DATA, FORMAT, tokenizer_names
 from regard.training.config import RunConfig, build_run_config
+from regard.training.distributed.spreading import summed
+from regard.training.distributed.team import current_team
 from regard.training.language_run import record_documents
 from regard.training.loop import Trainer
 from regard.training.masked_sizes import choose_masked_sizes
@@ -88,7 +90,7 @@ def run_masked(folder: Path, request: dict[str, Any], saved: dict[str, Any], rep
         if name is None:
             return {}
         began = time.monotonic()
-        found = score_masked(model, streams[name], masking, window, device, pairs=pairs).scores()
+        found = _score(model, streams[name], masking, window, device, pairs).scores()
         write_scores(folder, name, {"tokens": len(streams[name])}, began, found)
         report.say(f"On the {name} text: " + ", ".join(str(score) for score in found.values()))
         return found
@@ -127,6 +129,15 @@ def _tokenizers(config: RunConfig, corpus: TextCorpus, start_from: str | None, r
     return pair
 
 
+def _score(
+    model: Any, stream: SentenceStream, masking: Masking, window: int, device: torch.device, pairs: bool
+) -> MaskedScore:
+    """Of the whole text, of which each worker reads a part."""
+    own = score_masked(model, stream, masking, window, device, pairs=pairs, part=current_team().part)
+    nll, *counts = summed(own.nll, own.right, own.words, own.next_right, own.pairs)
+    return MaskedScore(nll, *map(int, counts))
+
+
 class MaskedValidation:
     """Negative log-likelihood of hidden words of held-out text, how many of 100 are found, and likewise of next sentences."""
 
@@ -134,7 +145,7 @@ class MaskedValidation:
         self.stream, self.masking, self.window, self.pairs = stream, masking, window, pairs
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
-        found = score_masked(model, self.stream, self.masking, self.window, device, pairs=self.pairs)
+        found = _score(model, self.stream, self.masking, self.window, device, self.pairs)
         values = {"valid_nll": found.nll / found.words, "valid_accuracy": found.accuracy}
         if found.next_accuracy is not None:
             values["valid_next_sentence"] = found.next_accuracy

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.core.errors import ConfigError
-from regard.data.batching import Place
+from regard.data.batching import ALL, Part, Place
 from regard.data.masking import ExamplePlan, MaskedBatches, Masking
 from regard.data.sentence_stream import SentenceStream
 from regard.evaluation.masked import USUAL_WINDOW
@@ -23,8 +23,8 @@ class MaskedTrainingText:
     def multiple(self, model: Writer, on_cuda: bool) -> int:
         return 1
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> MaskedBatches:
-        return MaskedBatches(self.plan, self.masking, place, config.workers)
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> MaskedBatches:
+        return MaskedBatches(self.plan, self.masking, place, config.workers, part)
 
 
 def masked_window(config: TrainConfig, model: MaskedModel) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.core.errors import CheckpointError, ConfigError
-from regard.core.files import quoted, remove_partials
+from regard.core.files import make_folder, quoted, remove_partials
 from regard.tasks.folder import CHECKPOINTS, CONFIG, RUN, WEIGHTS
 
 LOCK = ".lock"
@@ -24,7 +24,7 @@ def new_folder(folder: Path) -> Path:
             f"Go on with `regard train --resume {quoted(folder)}`, or give another --out",
         )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         # a run killed before it had written its first file may have left its lock, a half-written one, standard input
         own = (f".{RUN}.partial-", "stdin-")
         if any(e.name != LOCK and not e.name.startswith(own) for e in folder.iterdir()):

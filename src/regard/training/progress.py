@@ -15,7 +15,7 @@ class Reporter:
     """Where a run says what it does. `quiet` says nothing but warnings."""
 
     def __init__(self, quiet: bool = False):
-        self.quiet = quiet
+        self.quiet, self.silent = quiet, False
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.live: Progress | None = None
         self.last_line = 0.0
@@ -25,7 +25,12 @@ class Reporter:
             self._print(text)
 
     def warn(self, text: str) -> None:
-        self._print(f"Warning: {text}")
+        if not self.silent:
+            self._print(f"Warning: {text}")
+
+    def silence(self) -> None:
+        """Of a worker that does what another one tells about."""
+        self.quiet = self.silent = True
 
     def _print(self, text: str) -> None:
         if self.live is not None:

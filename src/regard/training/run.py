@@ -5,13 +5,14 @@ The folder with what was asked for exists before any other work, so that a run k
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ from regard.tasks.folder import CHECKPOINTS, CONFIG, FORMAT, RUN, find_run, load
 from regard.tasks.pretrained import find_model
 from regard.training.checking import keep_input
 from regard.training.config import build_run_config
+from regard.training.distributed.joining import joined
+from regard.training.distributed.team import Team, current_team
 from regard.training.place import disk_errors, forget, locked, new_folder
 from regard.training.progress import Reporter
 from regard.training.request import gather
@@ -61,28 +64,53 @@ def train(
     as "train.steps=1000". `allow` names findings of the data check that do not refuse. `start_from` is another run, whose
     model, tokenizer and weights this one begins with.
     """
-    report = report or Reporter()
+    report, command = report or Reporter(), command or shlex.join(sys.argv)
     files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}
-    values, start_from = asked(recipe, files, settings, allow, start_from)
-    existed = Path(out).exists()
-    folder = new_folder(Path(out))
-    request = {
-        "format": FORMAT,
-        "given": values,
-        "choose_sizes": recipe is None,
-        "start_from": str(Path(start_from).absolute()) if start_from is not None else None,
-        "command": command or shlex.join(sys.argv),
-        "working_folder": os.getcwd(),
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "versions": versions(),
-        "status": "started",
-    }
+    with joined() as team:
+        if not team.leads or (
+            team.attempt and _was_asked(Path(out), command)
+        ):  # the leader has made, or had made, the folder
+            return _go(Path(out), report)
+        with _telling(team):
+            values, start_from = asked(recipe, files, settings, allow, start_from)
+            existed = Path(out).exists()
+            folder = new_folder(Path(out))
+            request = {
+                "format": FORMAT,
+                "given": values,
+                "choose_sizes": recipe is None,
+                "start_from": str(Path(start_from).absolute()) if start_from is not None else None,
+                "command": command,
+                "working_folder": os.getcwd(),
+                "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                "versions": versions(),
+                "status": "started",
+            }
+            try:
+                keep_input(values["data"], folder)
+                return _go(folder, report, request)
+            except (ConfigError, DataError, TokenizerError):
+                forget(folder, existed)
+                raise
+
+
+def _was_asked(folder: Path, command: str) -> bool:
+    """Whether a folder holds the run that a command began, before a launcher gave the command anew."""
+    if not (folder / RUN).is_file():
+        return False
+    request = read_json(folder / RUN)
+    return isinstance(request, dict) and request.get("command") == command
+
+
+@contextlib.contextmanager
+def _telling(team: Team) -> Iterator[None]:
+    """However the leader ends, the others do not wait for it."""
+    failed = True
     try:
-        keep_input(values["data"], folder)
-        return _go(folder, report, request)
-    except (ConfigError, DataError, TokenizerError):
-        forget(folder, existed)
-        raise
+        yield
+        failed = False
+    finally:
+        team.say_end(failed)
 
 
 def asked(
@@ -104,12 +132,13 @@ def asked(
 def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:
     """Goes on with a run from its newest checkpoint, exactly as if it had never stopped."""
     folder = Path(folder)
-    if not (folder / RUN).is_file():
-        find_run(folder)
-        raise CheckpointError(
-            folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from"
-        )
-    return _go(folder, report or Reporter())
+    with joined() as team, _telling(team):
+        if not (folder / RUN).is_file() and team.leads:
+            find_run(folder)
+            raise CheckpointError(
+                folder, f"it has no {RUN}: it is a model, not a run that can go on", "Start a new run with --from"
+            )
+        return _go(folder, report or Reporter())
 
 
 def versions() -> dict[str, str]:
@@ -127,8 +156,13 @@ def versions() -> dict[str, str]:
 
 def _go(folder: Path, report: Reporter, request: dict[str, Any] | None = None) -> RunResult:
     """Runs what a folder asks for; with a request, it is a new run, and the request is written first of all."""
+    team = current_team()
     try:
-        with disk_errors(folder), terminable(), locked(folder):
+        if not team.leads:
+            report.silence()
+            with disk_errors(folder), terminable():
+                return _run(folder, report) if team.await_leader() else _finished(folder, read_json(folder / RUN))
+        with disk_errors(folder), terminable(), locked(folder), _telling(team):
             if request is not None:
                 if (folder / RUN).exists():  # another process was quicker
                     raise CheckpointError(folder, "another process has started a run here", "Give another --out")
@@ -147,7 +181,7 @@ def _run(folder: Path, report: Reporter) -> RunResult:
         raise CheckpointError(folder / RUN, "it is not a run that regard wrote", "Give the folder of a regard run")
     if request.get("status") == "finished":
         report.say(f"{folder}: the run is finished; nothing is left to do.")
-        return RunResult(folder, None, read_scores(folder), request.get("summary", {}))
+        return _finished(folder, request)
     if not (folder / CONFIG).exists():  # first of all, so that the folder says what it is
         config = build_run_config(request["given"])
         write_json(folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(config)})
@@ -156,6 +190,10 @@ def _run(folder: Path, report: Reporter) -> RunResult:
     saved = read_json(folder / CONFIG)
     model = MODELS.get(str(saved["model"]["name"]))
     return kind_of_run(model.capabilities)(folder, request, saved, report)
+
+
+def _finished(folder: Path, request: Mapping[str, Any]) -> RunResult:
+    return RunResult(folder, None, read_scores(folder), request.get("summary", {}))
 
 
 def kind_of_run(capabilities: frozenset[Capability]) -> Callable[[Path, dict, dict, Reporter], RunResult]:

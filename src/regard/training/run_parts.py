@@ -41,6 +41,7 @@ from regard.tasks.folder import (
 )
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import RunConfig, build_run_config
+from regard.training.distributed.team import current_team
 from regard.training.first_vectors import begin_with_vectors
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
@@ -155,6 +156,8 @@ def first_model(
 
 
 def write_scores(folder: Path, part: str, size: Mapping[str, int], began: float, scores: Mapping[str, Score]) -> None:
+    if not current_team().leads:
+        return
     rows = {key: score.to_plain() for key, score in scores.items()}
     seconds = round(time.monotonic() - began, 1)
     write_json(folder / SCORES, {"part": part, **size, "seconds": seconds, "scores": rows})
@@ -180,15 +183,19 @@ def go_through(
     if (instead := request.get("instead")) is not None:
         instead(trainer)
         return RunResult(folder, None, {}, {})
+    leads = current_team().leads
     interrupted = trainer.run()
     if interrupted is not None:
-        write_json(folder / RUN, {**request, "status": "interrupted"})
+        if leads:
+            write_json(folder / RUN, {**request, "status": "interrupted"})
         return RunResult(folder, interrupted, {}, trainer.summary())
-    save_tensors(folder / WEIGHTS, weights_of(trainer.model))
-    write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
+    if leads:
+        save_tensors(folder / WEIGHTS, weights_of(trainer.model))
+        write_manifest(folder, [WEIGHTS, CONFIG, *tokenizer_names(folder)])
     scores = test()
     summary = {**trainer.summary(), **counts}
-    request |= {"status": "finished", "summary": {**summary, "device": device_name(trainer.device)}}
-    write_json(folder / RUN, request)
-    shutil.rmtree(folder / INITIAL, ignore_errors=True)
+    if leads:
+        request |= {"status": "finished", "summary": {**summary, "device": device_name(trainer.device)}}
+        write_json(folder / RUN, request)
+        shutil.rmtree(folder / INITIAL, ignore_errors=True)
     return RunResult(folder, None, scores, summary)

@@ -14,13 +14,15 @@ from regard.core.device import choose_device
 from regard.core.files import write_json
 from regard.data.chunks import are_chunk_tags
 from regard.data.tagged import TaggedCorpus, TaggedSentences, load_tagged
+from regard.data.tagged_tokens import Pieces
 from regard.evaluation.metrics import Score
 from regard.evaluation.tagging import MostFrequentTag, TagReport, chunk_f1, words_of
 from regard.models.base import Writer
 from regard.models.reader import Tagger
 from regard.tasks.folder import DATA
-from regard.tasks.tagging import TextTagger
+from regard.tasks.tagging import Found, TextTagger
 from regard.training.config import build_run_config
+from regard.training.distributed.spreading import spread
 from regard.training.labelling_parts import (
     check_labelling_settings,
     first_labelling_model,
@@ -110,7 +112,7 @@ class TaggedValidation:
         self.pieces = tagger.pieces(part.words)
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
-        found = self.tagger.find(self.pieces, self.right)
+        found = _find(self.tagger, self.pieces, self.right)
         best, right = np.concatenate([one.best for one in found]), np.concatenate([np.array(row) for row in self.right])
         values = {
             "valid_nll": -float(np.concatenate([one.right for one in found]).mean()),
@@ -119,6 +121,17 @@ class TaggedValidation:
         if are_chunk_tags(self.tagger.labels):
             values["valid_f1"] = chunk_f1(self.part.tags, [_names(self.tagger, one.best) for one in found])
         return values
+
+
+def _find(tagger: TextTagger, pieces: Sequence[Pieces], right: Sequence[Sequence[int]] | None = None) -> list[Found]:
+    """What the tagger finds, each worker in a part of the sentences."""
+
+    def find(rows: list[int]) -> list[list[list[float]]]:
+        gold = [right[row] for row in rows] if right is not None else None
+        return [[part.tolist() for part in one] for one in tagger.find([pieces[row] for row in rows], gold)]
+
+    found = spread(range(len(pieces)), find)
+    return [Found(np.array(best, int), np.array(log_probs), np.array(own)) for best, log_probs, own in found]
 
 
 def _names(tagger: TextTagger, places: Sequence[int] | np.ndarray) -> list[str]:
@@ -133,7 +146,7 @@ def _test(folder: Path, corpus: TaggedCorpus, tagger: TextTagger, report: Report
         return {}
     began = time.monotonic()
     known = words_of(corpus.train)
-    given = [_names(tagger, one.best) for one in tagger.find(tagger.pieces(part.words))]
+    given = [_names(tagger, one.best) for one in _find(tagger, tagger.pieces(part.words))]
     scores = TagReport.of(part, given, corpus.labels, known).scores()
     simple = MostFrequentTag(corpus.train)
     beside = TagReport.of(part, [simple.tag(words) for words in part.words], corpus.labels, known)

@@ -96,7 +96,7 @@ def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) 
             f"the held-out text has the tag {tag}, which no text has that is trained on",
             f"Use one of {', '.join(corpus.tags)}" if corpus.tags else "Leave it out",
         )
-    if corpus.shelf is None:
+    if corpus.shelf is None or config.folder:  # what is not made here is not kept here
         return TokenizerPair.train_on(corpus.train, config, corpus.tags)
     listed = sorted(read_word_list(config.words)) if config.words else []  # a list may change under the same name
     detail = f"{configuration.to_plain(config)}\n{listed}\n{library.__version__}"

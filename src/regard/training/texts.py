@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from regard.core.errors import ConfigError
-from regard.data.batching import BatchPlan, BatchStream, Change, Drawn, Place
+from regard.data.batching import ALL, BatchPlan, BatchStream, Change, Drawn, Part, Place
 from regard.data.store import TokenStore
 from regard.data.token_stream import StreamBatches, StreamPlan, TokenStream
 from regard.models.base import LanguageModel, Writer
@@ -30,8 +30,8 @@ class TrainingText(Protocol):
         """What the widths of batches are rounded up to. A run keeps its first answer: the order of batches depends on it."""
         ...
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> Batches:
-        """The batches from a place on."""
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> Batches:
+        """The batches from a place on, or a worker's part of each."""
         ...
 
 
@@ -45,7 +45,7 @@ class PairText:
         """On CUDA few shapes, so that recordings can be replayed."""
         return 8 if on_cuda and all(n is None or n % 8 == 0 for n in model.limits) else 1
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> BatchStream:
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> BatchStream:
         plan = BatchPlan.of(
             self.store,
             config.batch_tokens,
@@ -63,6 +63,7 @@ class PairText:
             multiple=multiple,
             fill=config.batch_tokens if on_cuda else 0,
             change=self.change,
+            part=part,
         )
 
 
@@ -78,8 +79,8 @@ class LanguageText:
     def multiple(self, model: Writer, on_cuda: bool) -> int:
         return 1
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> StreamBatches:
-        return StreamBatches(self.stream, self.plan, place.epoch, place.position)
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> StreamBatches:
+        return StreamBatches(self.stream, self.plan, place.epoch, place.position, part)
 
 
 def window_of(config: TrainConfig, model: Writer) -> int:

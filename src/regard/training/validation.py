@@ -8,18 +8,26 @@ from typing import Protocol, cast
 import torch
 
 from regard.core.types import PAD
-from regard.data.batching import Batch, BatchPlan, BatchStream
+from regard.data.batching import Batch, BatchPlan, collate
 from regard.data.split import Pairs
 from regard.data.store import TokenStore
 from regard.evaluation.metrics import Flavour, Score, corpus_scores
 from regard.models.base import Planner, Writer
 from regard.tasks.translation import Translator
+from regard.training.distributed.spreading import spread, summed
+from regard.training.distributed.team import current_team
 
 
 def score_text(translator: Translator, pairs: Pairs, language: str, confidence: bool) -> dict[str, Score]:
     """BLEU and chrF of a translator on raw text: the one path for validation and test."""
     settings = dataclasses.replace(translator.search, nbest=1)
-    written = translator.translate(pairs.sources, search=settings, tags=pairs.tags or None)
+    tags = pairs.tags or None
+
+    def translate(rows: list[int]) -> list[str]:
+        marks = [tags[row] for row in rows] if tags is not None else None
+        return translator.translate([pairs.sources[row] for row in rows], search=settings, tags=marks)
+
+    written = spread(range(len(pairs)), translate)
     flavour = Flavour(language=language)
     return corpus_scores(written, pairs.targets, flavour, metrics=("bleu", "chrf"), confidence=confidence)
 
@@ -54,13 +62,14 @@ class Validation:
 @torch.inference_mode()
 def nll_per_token(model: Writer, store: TokenStore, plan: BatchPlan, device: torch.device) -> float:
     """Negative log-likelihood per target token, without smoothing; with that of lengths, where the model plans them."""
+    rank, size = current_team().part
     total, tokens = 0.0, 0
-    with BatchStream(store, plan) as stream:
-        for _ in range(len(plan.epoch(0))):
-            batch = next(stream).batch.to(device)
-            sums = model.output.loss(model(batch.source, batch.target_in).hidden, batch.target_out)
-            total += float(sums.nll) - _length_log_probs(model, batch)
-            tokens += int(sums.tokens)
+    for rows in plan.epoch(0)[rank::size]:
+        batch = collate(store.source, store.target, rows).to(device)
+        sums = model.output.loss(model(batch.source, batch.target_in).hidden, batch.target_out)
+        total += float(sums.nll) - _length_log_probs(model, batch)
+        tokens += int(sums.tokens)
+    total, tokens = summed(total, tokens)
     return total / tokens
 
 

@@ -21,6 +21,7 @@ from regard.models.base import Writer
 from regard.models.word2vec import Word2Vec
 from regard.tasks.folder import CONFIG, DATA, FORMAT, tokenizer_names
 from regard.training.config import RunConfig, build_run_config
+from regard.training.distributed.team import current_team
 from regard.training.loop import Trainer
 from regard.training.progress import Reporter
 from regard.training.run_parts import (
@@ -57,6 +58,9 @@ LEAST_WORDS = 64  # of a step
 
 def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], report: Reporter) -> RunResult:
     """Goes on with a run from wherever it is. `saved` is its configuration so far."""
+    if current_team().several:
+        what = "several processes cannot train word vectors: each word changes the tables for the next"
+        raise ConfigError("torchrun", what, "Use one process with train.threads, which share the tables")
     start_from = request.get("start_from")
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
     config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=start_from is not None), report)

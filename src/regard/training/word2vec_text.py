@@ -10,7 +10,7 @@ import torch
 
 from regard.core.errors import DataError
 from regard.core.types import EOS, PAD, UNK, Padded
-from regard.data.batching import Batch, Drawn, Place
+from regard.data.batching import ALL, Batch, Drawn, Part, Place
 from regard.data.token_stream import TokenStream
 from regard.data.token_words import first_tokens
 from regard.data.tokenizers import Tokenizer
@@ -54,7 +54,8 @@ class WordText:
     def multiple(self, model: Any, on_cuda: bool) -> int:
         return 1
 
-    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool) -> WordBatches:
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> WordBatches:
+        """All of a batch: several workers do not train word vectors."""
         return WordBatches(self, config.batch_tokens, config.seed, place)
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.exchange_verbs import export
 from regard.cli.reading_verbs import fill, tag
 from regard.cli.text_verbs import generate
 from regard.core.errors import ModelError
@@ -21,9 +20,3 @@ def test_a_translator_neither_tags_nor_fills_nor_writes_from_labels(model):
         fill(model, ["a [MASK]"], device="cpu")
     with pytest.raises(ModelError, match="does not write from labels"):
         generate(label="good", model=model, device="cpu")
-
-
-def test_only_a_gpt_and_a_bert_become_checkpoints_of_hugging_face(tmp_path):
-    with pytest.raises(ModelError, match="neither a GPT nor a BERT"):
-        export(Path(BUNDLED), tmp_path / "out")
-    assert not (tmp_path / "out").exists()

@@ -192,4 +192,69 @@ def test_winners_are_the_windows_with_the_largest_values(border, tokenizers):
 def test_convs2s_shows_its_kernels(tokenizers):
     task = Translator(model("convs2s", tokenizers, embedding=8, width=8, layers=2, kernel=3), tokenizers)
     found = make_trace(task, "the animal", target="it").convolutions()
-    assert found == {"layers": [{"kernel": 3, "dilation": 1}] * 2, "winners": []}
+    assert (found["layers"], found["winners"]) == ([{"kernel": 3, "dilation": 1}] * 2, [])
+    assert [layer["name"] for layer in found["gates"]] == ["encoder.0", "encoder.1", "decoder.0", "decoder.1"]
+    assert {(layer["tokens"], layer["width"]) for layer in found["gates"]} == {("source", 8), ("input", 8)}
+
+
+def test_gates_of_convs2s_are_those_of_its_equations(tokenizers):
+    """Encoder: from embeddings through every layer in float64 by hand. Decoder: the stepper's, of every row."""
+    convs2s = model("convs2s", tokenizers, embedding=8, width=6, layers=2, kernel=3)
+    for parameter in convs2s.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    trace = make_trace(Translator(convs2s, tokenizers), "the animal is wide", target="it is tired")
+    (ids,) = tokenizers.source.encode(["the animal is wide"])
+    with torch.inference_mode():
+        e = convs2s.source_embedding(torch.tensor([*ids, EOS])) + convs2s.source_positions(
+            torch.arange(len(ids) + 1), len(ids) + 1
+        )
+        x = convs2s.encoder_in(e).double().numpy()
+
+    def affine(layer):
+        """Weight normalisation: W = g v / |v|."""
+        v, g, b = (getattr(layer, name).detach().double().numpy() for name in ("v", "g", "bias"))
+        return v * (g.reshape(-1, 1) / np.linalg.norm(v, axis=1, keepdims=True)), b
+
+    for i, layer in enumerate(convs2s.encoder):
+        padded = np.vstack([np.zeros((1, 6)), x, np.zeros((1, 6))])
+        seen = np.hstack([padded[:-2], padded[1:-1], padded[2:]])
+        weight, bias = affine(layer)
+        a, b = np.split(seen @ weight.T + bias, 2, axis=1)
+        gate = 1 / (1 + np.exp(-b))
+        np.testing.assert_allclose(trace.convolution_gate(f"encoder.{i}", "gate σ(B)"), gate, atol=1e-5)
+        np.testing.assert_allclose(trace.convolution_gate(f"encoder.{i}", "A ⊗ σ(B)"), a * gate, atol=1e-4)
+        x = (a * gate + x) * 0.5**0.5
+    assert trace.target is not None
+    for layer in range(2):
+        for row in range(len(trace.target.tokens)):
+            shown = {one.name: one.values for one in trace.steps("decoder.cross", layer, 0, row)[0].tensors}
+            np.testing.assert_allclose(
+                trace.convolution_gate(f"decoder.{layer}", "gate σ(B)")[row], shown["gate"], atol=1e-6
+            )
+    with pytest.raises(ModelError, match="there is no layer 'x'"):
+        trace.convolution_gate("x", "A")
+
+
+@pytest.mark.parametrize("folding", [True, False])
+def test_winners_of_a_dcnn_are_the_largest_values_of_its_lowest_layer(folding, tokenizers):
+    torch.manual_seed(0)
+    size = tokenizers.source.size
+    config = MODELS.get("dcnn").Config(width=8, windows=(3, 2), maps=(2, 2), k_top=2, folding=folding)
+    model = build_model("dcnn", config, source_vocabulary=size, target_vocabulary=3, shared=False).eval()
+    trace = make_trace(TextClassifier(model, tokenizers, ["a", "b"]), "the animal is tired")
+    (ids,) = tokenizers.source.encode(["the animal is tired"])
+    found = trace.convolutions()
+    with torch.inference_mode():
+        words = model.embedding(torch.tensor(ids)).double().numpy()
+    padded = np.vstack([np.zeros((2, 8)), words, np.zeros((2, 8))])
+    weight = model.layers[0].convolution.weight.detach().double().numpy()  # rows, window, maps
+    every = np.stack([[padded[i : i + 3, row] @ weight[row] for i in range(len(ids) + 2)] for row in range(8)])
+    every = every[0::2] + every[1::2] if folding else every
+    assert len(found["winners"]) == every.shape[0] * 2
+    for one in found["winners"]:
+        number, row = divmod(one["filter"], every.shape[0])
+        values = every[row, :, number]
+        assert one["score"] == pytest.approx(values.max(), abs=1e-5)
+        begin = int(values.argmax()) - 2
+        assert (one["begin"], one["end"]) == (max(0, begin), min(len(ids), begin + 3))
+    assert "lowest of 2 layers" in found["note"]

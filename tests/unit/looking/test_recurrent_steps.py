@@ -89,6 +89,68 @@ def test_the_steps_lead_to_the_recorded_weights(case, row, tokenizers):
             trace.local()
 
 
+READOUTS = {
+    **{case: CASES[case] for case in ("bahdanau", "luong-general", "luong-dot", "gnmt-previous", "gnmt-current")},
+    "bahdanau-current": ("bahdanau", {"embedding": 8, "width": 6, "readout": 5, "readout_from": "current"}),
+    "luong-local-p": CASES["luong-local-p"],
+    "gnmt-residual": ("gnmt", {"width": 6, "layers": 4, "context_to": "above"}),
+}
+
+
+@pytest.mark.parametrize("case", READOUTS)
+@pytest.mark.parametrize("row", [0, 2])
+def test_from_the_context_to_the_chosen_word(case, row, tokenizers, monkeypatch):
+    """Readout, logits and log-probabilities in float64 from the model's weights; what the output layer reads is the model's."""
+    monkeypatch.setitem(CASES, case, READOUTS[case])
+    task = translator(case, tokenizers)
+    model = task.model
+    trace = make_trace(task, "the animal is wide", target="it is tired")
+    steps = {step.name: step for step in trace.steps("decoder.cross", 0, 0, row)}
+    found = {
+        f"{name}.{shown.name}": np.asarray(shown.values, np.float64)
+        for name, step in steps.items()
+        for shown in step.tensors
+    }
+
+    def weight(layer):
+        return layer.weight.detach().double().numpy()
+
+    if case.startswith("luong"):
+        both = np.concatenate([found["sum.c"], found["project.q"]])  # it is the state after the step that asks
+        readout = np.tanh(weight(model.combine) @ both)
+        np.testing.assert_allclose(found["readout.h~"], readout, atol=1e-5)
+    elif case.startswith("bahdanau"):
+        word = weight(model.target_embedding)[trace.read[0, row]]
+        s = found["project.q"]
+        if case == "bahdanau-current":
+            s = trace.gate("decoder", "state")[row].astype(np.float64)
+        t = weight(model.readout_state) @ s + model.readout_state.bias.detach().double().numpy()
+        t = t + weight(model.readout_word) @ word + weight(model.readout_context) @ found["sum.c"]
+        np.testing.assert_allclose(found["readout.t~"], t, atol=1e-5)
+        readout = t.reshape(-1, 2).max(1)
+        np.testing.assert_allclose(found["maxout.t"], readout, atol=1e-5)
+    else:
+        tops = [name for name in found if name.startswith("readout.layer") and not name.endswith("LSTM")]
+        assert len(tops) == model.config.layers
+        if case == "gnmt-residual":
+            np.testing.assert_allclose(
+                found["readout.layer 4"], found["readout.layer 4, LSTM"] + found["readout.layer 3"], atol=1e-6
+            )
+            assert "readout.layer 2, LSTM" not in found
+        readout = found[tops[-1]]
+    with torch.inference_mode():
+        hidden = trace.again().hidden[0, row].double().numpy()
+    np.testing.assert_allclose(readout, hidden, atol=1e-5)
+    np.testing.assert_allclose(found["vocabulary.h"], hidden, atol=1e-6)
+    logits = weight(model.output) @ hidden + model.output.bias.detach().double().numpy()
+    order = np.argsort(-logits)[:10]
+    np.testing.assert_allclose(found["vocabulary.logits"], logits[order], atol=1e-5)
+    log_probs = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+    np.testing.assert_allclose(found["vocabulary.log-probabilities"], log_probs[order], atol=1e-5)
+    assert steps["vocabulary"].argmax == tokenizers.target.pieces([int(order[0])])[0]
+    assert steps["vocabulary"].chosen == trace.target.tokens[row]  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("layer", [0, 1])
 @pytest.mark.parametrize("row", [0, 2])
 def test_every_layer_of_convs2s_is_taken_apart(layer, row, tokenizers):

@@ -12,10 +12,12 @@ import pytest
 
 import regard
 from regard.core.errors import DataError, ModelError
+from regard.looking import saved_page
 from regard.looking.frames import unframed
 from regard.looking.notebook import look
-from regard.looking.saved_page import page_of
+from regard.looking.saved_page import StepsKept, page_of
 from regard.looking.session import Session
+from regard.looking.steps import to_frame
 
 HOSTILE = "<script>alert(1)</script> </script><!-- tired"
 
@@ -48,6 +50,39 @@ def test_the_weights_inside_are_the_models_own(page, task):
                 np.testing.assert_array_equal(numbers, seen.weights(part["name"])[layer, head])
     assert f"GET /api/traces/{trace['id']}/beam" in answers
     assert not any("ponder" in address for address in answers)  # what a model lacks is left out
+
+
+def steps_in(page: str) -> set[tuple[str, int, int, int]]:
+    found = [re.search(r"steps\?head=(\d+)&layer=(\d+)&part=([\w.]+)&row=(\d+)", address) for address in inside(page)]
+    return {(one[3], int(one[2]), int(one[1]), int(one[4])) for one in found if one}
+
+
+def test_steps_of_a_chosen_place_are_kept(task, page):
+    """The last layer's first head by default; else the chosen layer, head and row, or the last that a part has."""
+    assert {(part, layer, head) for part, layer, head, _ in steps_in(page)} == {
+        ("encoder.self", 4, 0),
+        ("decoder.self", 1, 0),
+        ("decoder.cross", 1, 0),
+    }
+    chosen = page_of(Session.of(task), "I am tired.", "Ich bin müde.", steps=StepsKept(layer=3, head=2, row=1))
+    assert steps_in(chosen) == {("encoder.self", 3, 2, 1), ("decoder.self", 1, 2, 1), ("decoder.cross", 1, 2, 1)}
+    assert json.loads(re.findall(r'"start":("[^"]*")', chosen)[0]) == "#view=steps&layer=3&head=2&row=1"
+    (address,) = [name for name in inside(chosen) if "steps" in name and "encoder.self" in name]
+    _, numbers = unframed(base64.b64decode(inside(chosen)[address]["base64"]))
+    _, own = to_frame(look(task, "I am tired.", "Ich bin müde.").trace.steps("encoder.self", 3, 2, 1))
+    np.testing.assert_allclose(numbers, own, atol=1e-6)
+    for wrong in (StepsKept(layer=9), StepsKept(head=4), StepsKept(row=400)):
+        with pytest.raises(ModelError, match="there is no"):
+            page_of(Session.of(task), "I am tired.", "Ich bin müde.", steps=wrong)
+
+
+def test_all_steps_are_kept_where_they_fit(task, monkeypatch):
+    whole = steps_in(page_of(Session.of(task), "Tired.", "Müde.", steps=StepsKept(everything=True)))
+    parts = look(task, "Tired.", "Müde.").trace.parts.values()
+    assert len(whole) == sum(part.weights[..., 0].size for part in parts)
+    monkeypatch.setattr(saved_page, "MOST_BYTES", 2_000_000)
+    with pytest.raises(ModelError, match=r"all layers, heads and words.*--layer"):
+        page_of(Session.of(task), "Tired.", "Müde.", steps=StepsKept(everything=True))
 
 
 def test_it_opens_on_its_own_sentence_with_the_tables_of_positions(page):

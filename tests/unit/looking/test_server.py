@@ -8,11 +8,15 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from regard.cli.look import hosts_of
+from regard.core.errors import ConfigError
 from regard.looking.frames import unframed
+from regard.looking.positions import position_tables
 from regard.looking.requests import MOST_BODY, MOST_CHARACTERS
 from regard.looking.server import make_app
 from regard.looking.session import MOST_TRACES, SENTENCE, Session
 from regard.looking.views import VIEWS
+from regard.models.base import MODELS, build_model
 
 
 @pytest.fixture(scope="module")
@@ -141,10 +145,28 @@ def test_every_answer_forbids_other_origins(client):
 
 def test_other_names_of_this_machine_are_refused(session):
     """A page elsewhere could let its own name point to this machine, and read what is here."""
-    with TestClient(make_app(session, frozenset({"127.0.0.1"})), base_url="http://evil.example") as client:
-        assert client.get("/api/models").status_code == 403
-    with TestClient(make_app(session, frozenset({"127.0.0.1"})), base_url="http://127.0.0.1:8000") as client:
-        assert client.get("/api/models").status_code == 200
+    for given, host, status in (
+        ("127.0.0.1", "127.0.0.1:8000", 200),
+        ("127.0.0.1", "localhost", 200),
+        ("127.0.0.1", "[::1]:8000", 200),
+        ("127.0.0.1", "evil.example", 403),
+        ("127.0.0.1", "127.0.0.1.evil.example", 403),
+        ("127.0.0.1", "192.168.1.7:8000", 403),
+        ("127.0.0.1", "", 403),
+        ("0.0.0.0", "192.168.1.7:8000", 200),  # an address is no name that others could point here
+        ("0.0.0.0", "[fe80::1]", 200),
+        ("0.0.0.0", "evil.example", 403),
+        ("0.0.0.0", "box.lan:8000", 200),
+        ("0.0.0.0", "BOX.lan.:8000", 200),
+        ("0.0.0.0", "other.lan:8000", 403),
+        ("127.0.0.1", "box.lan", 200),  # behind a proxy of one's own
+        ("my-box", "my-box:8000", 200),
+    ):
+        with TestClient(make_app(session, hosts_of(given, ["box.lan"]))) as client:
+            assert client.get("/api/models", headers={"host": host}).status_code == status, (given, host)
+    for name in ("a b", "box.lan:80", "http://box", "", "x" * 300):
+        with pytest.raises(ConfigError, match="no name of a machine"):
+            hosts_of("0.0.0.0", [name])
 
 
 def test_other_pages_cannot_make_it_work(session):
@@ -264,3 +286,25 @@ def test_a_translator_continues_and_fills_nothing(client):
         answer = client.post(path, json={"text": "I am"})
         assert answer.status_code == 422
         assert "Choose a" in answer.json()["error"]["todo"]
+
+
+def test_relative_positions_are_shown_by_what_they_do():
+    def model(kind: str, name: str = "transformer", **more):
+        config = MODELS.get(name).Config(
+            name=name, width=16, layers=1, heads=2, relative=kind, positions="none", **more
+        )
+        return build_model(name, config, source_vocabulary=9, target_vocabulary=9, shared=True)
+
+    tables = position_tables(model("alibi"))
+    distances = np.abs(np.arange(-32, 33))[:, None]
+    np.testing.assert_allclose(tables["encoder_relative.added"], -distances * [2**-4, 2**-8])
+    np.testing.assert_allclose(tables["decoder_relative.added"], -distances[:33] * [2**-4, 2**-8])
+    turned = position_tables(model("rotary"))["encoder_relative.turned"]
+    angles = np.arange(128)[:, None] * 10000.0 ** (-np.arange(0, 8, 2) / 8)
+    np.testing.assert_allclose(turned[:, 0::2], np.cos(angles) - np.sin(angles), atol=1e-4)
+    np.testing.assert_allclose(turned[:, 1::2], np.sin(angles) + np.cos(angles), atol=1e-4)
+    t5 = model("t5")
+    added, table = position_tables(t5)["encoder_relative.added"], t5.encoder_relative.schemes[0].table.weight
+    np.testing.assert_allclose(added[[32, 31, 33]], table[[0, 1, 17]].detach().numpy())
+    assert list(position_tables(model("shaw"))) != []
+    assert position_tables(model("none")) == {}

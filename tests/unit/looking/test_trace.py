@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import BOS, EOS, pad_rows
@@ -95,16 +96,36 @@ def dataclasses_with(task: Translator, **changes) -> Translator:
     return other
 
 
-def test_pondering_is_counted_for_each_token(tokenizers):
-    trace = make_trace(translator("universal", tokenizers), "the animal is wide", target="it is")
-    for side in ("source", "input"):
+def test_pondering_is_counted_for_each_token_and_step(tokenizers):
+    """The chances from the model's own weights, step by step; sums, remainders and weights by Graves' equations in float64."""
+    task = translator("universal", tokenizers)
+    for side in (task.model.encoder, task.model.decoder):
+        nn.init.normal_(side.halting.weight, std=0.5)
+        nn.init.constant_(side.halting.bias, -1.0)
+    trace = make_trace(task, "the animal is wide", target="it is")
+    taken = set()
+    for side, block in (("source", task.model.encoder), ("input", task.model.decoder)):
         found = trace.pondered(side)
-        weights = trace.halting[side]
-        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-5)
-        assert len(found["steps"]) == len(found["tokens"]) == len(weights)
-        for steps, remainder, row in zip(found["steps"], found["remainder"], weights, strict=True):
-            assert row[steps - 1] == remainder > 0
-            assert not row[steps:].any()
+        read: list[np.ndarray] = []
+        hook = block.halting.register_forward_pre_hook(lambda _, given, read=read: read.append(given[0][0].numpy()))
+        with torch.inference_mode():
+            trace.again()
+        hook.remove()
+        w, b = (p.detach().numpy().astype(np.float64) for p in (block.halting.weight[0], block.halting.bias))
+        chances = np.stack([1 / (1 + np.exp(-(x @ w + b))) for x in read], 1)
+        np.testing.assert_allclose(found.chances, chances, atol=1e-6)
+        np.testing.assert_allclose(found.sums, chances.cumsum(1), atol=1e-6)
+        assert len(found.chances) == len(trace.text(side).tokens)
+        for i, row in enumerate(chances):
+            over = [n for n in range(1, len(row)) if row[:n].sum() > 1 - found.epsilon]
+            last = over[0] if over else len(row)
+            rest = 1 - row[: last - 1].sum()
+            assert found.steps[i] == last
+            assert found.remainder[i] == pytest.approx(rest, abs=1e-6)
+            np.testing.assert_allclose(found.weights[i], [*row[: last - 1], rest, *[0] * (len(row) - last)], atol=1e-6)
+            taken.add(last)
+        assert found.cost == pytest.approx(float((found.steps + found.remainder).mean()))
+    assert len(taken) > 1, "tokens that all think equally long test little"
     with pytest.raises(ModelError, match="does not decide"):
         make_trace(translator("transformer", tokenizers), "the animal", target="it").pondered("source")
 

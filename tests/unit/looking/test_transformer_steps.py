@@ -129,7 +129,46 @@ def test_the_last_layer_ends_in_words(norm, tokenizers):
         assert best[first] == pytest.approx(scored.token_log_probs[0], abs=1e-5)
     assert sum(np.exp(list(best.values()))) < 1
     assert trace.steps("decoder.cross", 0, 0, 0)[-1].name == "feedforward"
-    assert trace.steps("decoder.self", 1, 0, 0)[-1].name == "residual"
+    assert trace.steps("decoder.self", 1, 0, 0)[-1].name == ("residual" if norm == "pre" else "norm")
+
+
+@pytest.mark.parametrize("residual", [True, False])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_every_step_goes_on_from_the_one_before(norm, residual, tokenizers):
+    """From the sum over values to the state that words are made of, by the equations of the paper, layer after layer."""
+    task = translator(tokenizers, norm=norm, residual=residual)
+    trace = make_trace(task, "the animal is wide", target="it is tired")
+
+    def normed(module, x):
+        x = (x - x.mean()) / math.sqrt(x.var() + module.eps)
+        return x * module.weight.detach().numpy() + module.bias.detach().numpy()
+
+    below = None
+    for number, layer in enumerate(task.model.encoder):
+        found = tensors(trace.steps("encoder.self", number, 0, 1))
+        x = found["project.x"]
+        if below is not None and norm == "post":
+            np.testing.assert_allclose(x, below, atol=1e-5)
+        if below is not None and norm == "pre":
+            np.testing.assert_allclose(x, normed(layer.around_attention.norm, below), atol=1e-4)
+        total = found["join.written"] + (found["residual.x"] if residual else 0)
+        np.testing.assert_allclose(found["residual.sum"], total, atol=1e-5)
+        around = layer.around_feedforward if norm == "pre" else layer.around_attention
+        np.testing.assert_allclose(found["norm.normed"], normed(around.norm, total), atol=1e-4)
+        np.testing.assert_allclose(found["feedforward.input"], found["norm.normed"], atol=1e-6)
+        after = found["feedforward.written"]
+        if residual:
+            after = after + (total if norm == "pre" else found["norm.normed"])
+        below = after if norm == "pre" else normed(layer.around_feedforward.norm, after)
+        np.testing.assert_allclose(found["feedforward.layer output"], below, atol=1e-4)
+    found = tensors(trace.steps("decoder.cross", 1, 0, 2))
+    if norm == "pre":
+        last = normed(task.model.decoder_norm, found["feedforward.layer output"])
+        np.testing.assert_allclose(found["last-norm.h"], last, atol=1e-4)
+        np.testing.assert_allclose(found["vocabulary.h"], found["last-norm.h"])
+    else:
+        assert "last-norm.h" not in found
+        np.testing.assert_allclose(found["vocabulary.h"], found["feedforward.layer output"], atol=1e-6)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])

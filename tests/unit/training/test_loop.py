@@ -12,7 +12,7 @@ from regard.data.store import TokenRows, TokenStore
 from regard.models.base import build_model
 from regard.models.transformer import TransformerConfig
 from regard.training import loop
-from regard.training.checkpoint import Checkpoints
+from regard.training.background_saves import BackgroundSaves
 from regard.training.config import TrainConfig
 from regard.training.log import read_metrics
 from regard.training.loop import Trainer
@@ -61,16 +61,16 @@ def test_micro_batches_give_the_gradients_of_one_batch_whatever_their_token_coun
 def test_a_step_that_is_not_finite_is_skipped_counted_and_remembered(tmp_path, monkeypatch):
     original = Trainer._step
 
-    def poisoned(self, drawn):
+    def poisoned(self, *given):
         weight = self.model.output.bias
         if self.progress.step + 1 in (3, 4):
             handle = weight.register_hook(lambda g: g * float("nan"))
             before = {name: p.detach().clone() for name, p in self.model.named_parameters()}
-            original(self, drawn)
+            original(self, *given)
             handle.remove()
             assert all(torch.equal(p, before[name]) for name, p in self.model.named_parameters())
         else:
-            original(self, drawn)
+            original(self, *given)
 
     monkeypatch.setattr(Trainer, "_step", poisoned)
     subject = trainer(tmp_path, steps=6, save_every=4, log_every=2)
@@ -123,18 +123,18 @@ def test_tokens_per_second_leave_validation_and_saving_out(tmp_path, monkeypatch
     """On a clock of our own: a step takes a second, and what saving costs changes nothing in the speed that is logged."""
     now = [0.0]
     monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    step, save = Trainer._step, Checkpoints.save
+    step, save = Trainer._step, BackgroundSaves.save
 
-    def slow_step(self, drawn):
+    def slow_step(self, *given):
         now[0] += 1.0
-        step(self, drawn)
+        step(self, *given)
 
     def slow_save(self, *arguments, **names):
         now[0] += 100.0
         save(self, *arguments, **names)
 
     monkeypatch.setattr(Trainer, "_step", slow_step)
-    monkeypatch.setattr(Checkpoints, "save", slow_save)
+    monkeypatch.setattr(BackgroundSaves, "save", slow_save)
     speeds = []
     for save_every in (1000, 3):  # never within what is logged, and often
         made = trainer(tmp_path / str(save_every), steps=20, log_every=10, save_every=save_every)

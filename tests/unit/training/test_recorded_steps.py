@@ -223,7 +223,7 @@ def test_the_trainer_tells_once_of_batches_that_are_cut(tmp_path: Path):
         def multiple(self, model, on_cuda):
             return 1
 
-        def open(self, config, place, multiple, on_cuda):
+        def open(self, config, place, multiple, on_cuda, part):
             drawn = (Drawn(batch, 0, Place(0, i + 1)) for i, batch in enumerate(batches(40)))
             return _Stream(drawn)
 

@@ -3,7 +3,7 @@ import { embedded } from "./embedded";
 import { readFrame } from "./frame";
 import { ServerSource } from "./server";
 import { withQuery, type Source } from "./source";
-import type { Beam, Frame, Guess, Hypothesis, Model, Side, StepsHeader, Trace } from "./types";
+import type { Beam, Frame, FrameHeader, Guess, Hypothesis, Model, Side, StepsHeader, Trace } from "./types";
 
 export const source: Source = embedded() ?? new ServerSource();
 
@@ -77,6 +77,16 @@ export interface RecurrentLayer {
   width: number;
 }
 
+/** The numbers are [3, tokens, steps]: the chance to halt, the sum of chances so far, the weight of the step. */
+export interface PonderHeader extends FrameHeader {
+  tokens: string[];
+  steps: number[];
+  remainder: number[];
+  cost: number;
+  epsilon: number;
+  shape: number[];
+}
+
 const trace = (id: string) => `/api/traces/${encodeURIComponent(id)}`;
 const model = (id: string) => `/api/models/${encodeURIComponent(id)}`;
 const get = <T>(path: string) => source.get(path) as Promise<T>;
@@ -96,8 +106,8 @@ export const api = {
   positions: (id: string) => get<{ tables: { name: string; title: string; shape: number[] }[] }>(`${model(id)}/positions`),
   positionTable: (id: string, name: string) => frame(`${model(id)}/positions/${encodeURIComponent(name)}`),
   curves: (id: string) => get<{ rows: CurveRow[]; finished: boolean }>(`${model(id)}/curves`),
-  followCurves: (id: string, row: (data: CurveRow) => void, again: () => void) =>
-    source.follow(`${model(id)}/curves/live`, (data) => row(data as CurveRow), again),
+  followCurves: (id: string, tell: (name: string, data: unknown) => void) =>
+    source.follow(`${model(id)}/curves/live`, ["row", "again", "state", "gone"], tell),
   evaluation: (id: string) => get<EvaluationAnswer>(`${model(id)}/evaluation`),
   next: (id: string, text: string, top: number) => post<NextAnswer>("/api/next", { model: id, text, top }),
   fill: (id: string, text: string, top: number) => post<{ masks: Guess[][] }>("/api/fill", { model: id, text, top }),
@@ -107,15 +117,19 @@ export const api = {
     post<{ near: { word: string; cosine: number }[] }>("/api/words/analogy", { model: id, a, b, c, top: 8 }),
   map: (id: string, words: string[]) => get<{ points: Point[] }>(withQuery("/api/words/map", { model: id, words: words.join(" ") })),
   context: (id: string, word: string, texts: [string, string]) =>
-    post<{ cosines: number[]; static: number | null; near: unknown[] }>("/api/words/context", { model: id, word, texts }),
+    post<{ cosines: number[]; layers?: string[]; static: number | null; near: unknown[] }>("/api/words/context", { model: id, word, texts }),
   recurrent: (id: string) => get<{ layers: RecurrentLayer[] }>(`${trace(id)}/recurrent`),
-  gate: (id: string, name: string, gate: string) => frame(withQuery(`${trace(id)}/recurrent/${encodeURIComponent(name)}`, { gate })),
+  gate: (id: string, of: string, name: string, gate: string) => frame(withQuery(`${trace(id)}/${of}/${encodeURIComponent(name)}`, { gate })),
   ponder: (id: string, side: string | undefined) =>
-    get<{ tokens: string[]; steps: number[]; remainder: number[]; cost: number }>(withQuery(`${trace(id)}/ponder`, { side })),
+    frame(withQuery(`${trace(id)}/ponder`, { side })) as Promise<Frame & { header: PonderHeader }>,
   local: (id: string) => get<{ centres: number[]; window: number; sigma: number }>(`${trace(id)}/local`),
   convolution: (id: string) =>
     get<{
       layers: { kernel: number; dilation: number }[];
       winners: { filter: number; begin: number; end: number; score: number }[];
+      /** What else is to be known of the winners. */
+      note?: string;
+      /** Gated linear units, of both sides. */
+      gates?: RecurrentLayer[];
     }>(`${trace(id)}/convolution`),
 };

@@ -13,7 +13,10 @@ interface Answer {
 export class EmbeddedSource implements Source {
   readonly live = false;
 
-  constructor(private readonly answers: Record<string, Answer>) {}
+  constructor(
+    private readonly answers: Record<string, Answer>,
+    readonly start?: string,
+  ) {}
 
   async get(path: string): Promise<unknown> {
     return this.find(`GET ${path}`).json;
@@ -63,6 +66,6 @@ function decode(base64: string): ArrayBuffer {
 export function embedded(): EmbeddedSource | null {
   const holder = document.getElementById("regard-embedded");
   if (!holder?.textContent) return null;
-  const data = JSON.parse(holder.textContent) as { answers: Record<string, Answer> };
-  return new EmbeddedSource(data.answers);
+  const data = JSON.parse(holder.textContent) as { answers: Record<string, Answer>; start?: string };
+  return new EmbeddedSource(data.answers, data.start);
 }

@@ -28,16 +28,11 @@ export class ServerSource implements Source {
     return (await this.ask(path)).arrayBuffer();
   }
 
-  follow(path: string, row: (data: unknown) => void, again: () => void): () => void {
+  follow(path: string, names: readonly string[], tell: (name: string, data: unknown) => void): () => void {
     const stream = new EventSource(path);
-    stream.addEventListener("again", again);
-    stream.onmessage = (event) => {
-      try {
-        row(JSON.parse(event.data));
-      } catch {
-        // A half-written line: the next one is whole.
-      }
-    };
+    for (const name of names) stream.addEventListener(name, (event) => tell(name, JSON.parse((event as MessageEvent<string>).data)));
+    stream.onopen = () => tell("open", null);
+    stream.onerror = () => tell("lost", GONE); // the browser tries again by itself
     return () => stream.close();
   }
 

@@ -4,11 +4,13 @@ import type { Problem } from "./types";
 export interface Source {
   /** False for a saved page: its sentence is fixed. */
   readonly live: boolean;
+  /** The link that a saved page opens with. */
+  readonly start?: string;
   get(path: string): Promise<unknown>;
   post(path: string, body: unknown): Promise<unknown>;
   bytes(path: string): Promise<ArrayBuffer>;
-  /** Calls `row` for each new row, and `again` when all rows come anew, until the returned function is called. */
-  follow(path: string, row: (data: unknown) => void, again: () => void): () => void;
+  /** Tells of each event with one of these names, and of "lost" and "open", until the returned function is called. */
+  follow(path: string, names: readonly string[], tell: (name: string, data: unknown) => void): () => void;
 }
 
 export class Trouble extends Error {

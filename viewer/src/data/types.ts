@@ -29,6 +29,8 @@ export interface Model {
   /** Some frequent words that have vectors. */
   words?: string[] | null;
   languages?: { source?: string; target?: string } | null;
+  /** Whether a word's vector changes with its neighbours. */
+  contextual?: boolean;
 }
 
 export interface Text {
@@ -108,6 +110,8 @@ export interface Step {
   tensors: StepTensor[];
   tokens?: string[];
   chosen?: string | number | null;
+  /** The likeliest word. */
+  argmax?: string | null;
 }
 
 export interface StepsHeader extends FrameHeader {
@@ -123,6 +127,12 @@ export interface BeamNode {
   token: string;
   log_prob: number;
   total: number;
+  /** What log P is divided by, and what that adds to the score. */
+  divisor: number;
+  length: number;
+  /** The penalty for source words that were not looked at; null where the search has none. */
+  coverage: number | null;
+  /** total + length + coverage */
   score: number | null;
   rank: number | null;
   state: "kept" | "pruned" | "finished";

@@ -48,7 +48,7 @@ export function paintMatrix(surface: Surface, look: MatrixLook, at: MatrixLayout
   if (at.labels) {
     // Where cells are small, every second, third … label is drawn.
     const everyRow = Math.ceil(12 / tall);
-    const everyColumn = Math.ceil(12 / wide);
+    const everyColumn = Math.ceil(15 / wide);
     look.rows.forEach((label, row) => {
       if (row % everyRow && row !== chosen?.row) return;
       if (chosen && row !== chosen.row && Math.abs(row - chosen.row) < everyRow) return;
@@ -81,6 +81,8 @@ export function Matrix(props: {
   /** Weights have a row sum and an entropy. */
   weights?: boolean;
   flat?: boolean;
+  /** How cells are called: "position 3, dimension 5". Without: row → column. */
+  named?: (row: string, column: string) => string;
   chosen?: { row: number; column: number } | null;
   onChoose?: (row: number, column: number) => void;
   onOpen?: (row: number, column: number) => void;
@@ -126,7 +128,7 @@ export function Matrix(props: {
   if (!height || !width) return <p>There is nothing to show: the matrix is empty.</p>;
   return (
     <div class="matrix">
-      <Readout look={look} row={chosen.row} column={chosen.column} weights={props.weights} />
+      <Readout look={look} row={chosen.row} column={chosen.column} weights={props.weights} named={props.named} />
       <div class="scroll" ref={box}>
         {room > 0 ? (
           <PictureCanvas
@@ -157,12 +159,25 @@ export function Matrix(props: {
   );
 }
 
-function Readout({ look, row, column, weights }: { look: MatrixLook; row: number; column: number; weights?: boolean }) {
+function Readout(props: {
+  look: MatrixLook;
+  row: number;
+  column: number;
+  weights?: boolean;
+  named?: (row: string, column: string) => string;
+}) {
+  const { look, row, column, weights, named } = props;
   const line = rowOf(look.values, look.columns.length, row);
   return (
     <p class="readout" role="status" data-row={row} data-column={column}>
       <span class="pair">
-        <Token text={look.rows[row]} /> → <Token text={look.columns[column]} />
+        {named ? (
+          <Token text={named(cut(look.rows[row]), cut(look.columns[column]))} length={60} />
+        ) : (
+          <>
+            <Token text={look.rows[row]} /> → <Token text={look.columns[column]} />
+          </>
+        )}
       </span>
       <span class="big">
         <Num value={line[column]} digits={4} />

@@ -14,11 +14,14 @@ export function Strip(props: {
   picked?: number | null;
   onPick?: (index: number) => void;
   scale?: Scale;
+  /** Begin and end of each word: its pieces are drawn together. */
+  words?: [number, number][];
 }) {
   const box = useRef<HTMLDivElement>(null);
   const isDark = dark.value;
   const { weights, onPick } = props;
   const scale: Scale = props.scale ?? { map: "weights", low: 0, high: Math.max(largestOf(weights), 1e-9), power: 1 };
+  const inside = insideOf(props.words);
   const painted = useRef<(string | null)[]>([]);
   useEffect(() => {
     // Only what changed is set: a sentence may have hundreds of words.
@@ -58,12 +61,15 @@ export function Strip(props: {
             ) : null}
           </>
         );
-        const shared = { key: index, title: exact === undefined ? token : `${token}\n${exact}` };
+        const shared = {
+          key: index,
+          title: exact === undefined ? token : `${token}\n${exact}`,
+          class: inside.has(index) ? "word inside" : "word",
+        };
         return onPick ? (
           <button
             {...shared}
             type="button"
-            class="word"
             aria-pressed={index === props.picked}
             tabIndex={index === (props.picked ?? 0) ? 0 : -1}
             onClick={() => onPick(index)}
@@ -72,7 +78,7 @@ export function Strip(props: {
             {content}
           </button>
         ) : (
-          <span {...shared} class="word">
+          <span {...shared}>
             {content}
           </span>
         );
@@ -85,4 +91,11 @@ function largestOf(weights: ArrayLike<number> | null | undefined): number {
   let most = 0;
   for (let i = 0; i < (weights?.length ?? 0); i++) most = Math.max(most, weights![i]);
   return most;
+}
+
+/** The tokens that go on with the word of the token before them. */
+export function insideOf(words: [number, number][] | undefined): Set<number> {
+  const found = new Set<number>();
+  for (const [begin, end] of words ?? []) for (let at = begin + 1; at < end; at++) found.add(at);
+  return found;
 }

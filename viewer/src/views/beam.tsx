@@ -11,6 +11,22 @@ import { layoutBeam } from "./beam_layout";
 import { NodePanel } from "./beam_node";
 import { BeamTree, paintTree, treeSize } from "./beam_tree";
 
+const COLUMNS = [
+  "id",
+  "parent",
+  "step",
+  "token",
+  "log_prob",
+  "total",
+  "divisor",
+  "length",
+  "coverage",
+  "score",
+  "rank",
+  "state",
+  "best",
+] as const;
+
 /** A tree has at least two branches. */
 const WIDTHS = ["2", "3", "4", "5", "8", "10"].map((width) => [width, width] as const);
 
@@ -73,19 +89,8 @@ function BeamPicture({ beam, modelId, text }: { beam: Beam; modelId: string; tex
         name="beam"
         picture={() => ({ ...treeSize(layout), paint: (surface) => paintTree(surface, layout, reference, chosen, 0, Infinity) })}
         csv={() => [
-          ["id", "parent", "step", "token", "log_prob", "total", "score", "rank", "state", "best"],
-          ...beam.nodes.map((node) => [
-            node.id,
-            node.parent,
-            node.step,
-            node.token,
-            node.log_prob,
-            node.total,
-            node.score,
-            node.rank,
-            node.state,
-            String(node.best),
-          ]),
+          [...COLUMNS],
+          ...beam.nodes.map((node) => COLUMNS.map((name) => (name === "best" ? String(node.best) : node[name]) as string | number | null)),
         ]}
         json={() => beam}
       />

@@ -1,8 +1,9 @@
 // What is known of one node, and what the model writes from there.
+import type { ComponentChildren } from "preact";
 import { useState, useEffect } from "preact/hooks";
 import { api } from "../data/api";
 import { problemOf } from "../data/source";
-import type { Beam, Hypothesis, Problem } from "../data/types";
+import type { Beam, BeamNode, Hypothesis, Problem } from "../data/types";
 import { show } from "../math";
 import { Message, Num, Token, Waiting } from "../ui/basic";
 import { Formula } from "../ui/formula";
@@ -48,20 +49,6 @@ export function NodePanel(props: {
               </td>
             </tr>
             <tr>
-              <th scope="row">Sum so far, log P</th>
-              <td>
-                <Num value={node.total} digits={4} />
-              </td>
-            </tr>
-            <tr>
-              <th scope="row">
-                Score, <Formula text={beam.formula} />
-              </th>
-              <td>
-                <Num value={node.score} digits={4} />
-              </td>
-            </tr>
-            <tr>
               <th scope="row">Rank in its step</th>
               <td>
                 {rankOf(layout, at) ?? "–"} of {layout.columns[layout.column[at]].length}
@@ -76,6 +63,7 @@ export function NodePanel(props: {
             </tr>
           </tbody>
         </table>
+        {node.score === null ? null : <ScoreParts node={node} formula={beam.formula} />}
         {settings.length ? (
           <p class="hint">
             {settings.map(([name, value]) => `${name} ${typeof value === "number" ? show(value) : String(value)}`).join(" · ")}
@@ -103,6 +91,49 @@ export function NodePanel(props: {
         )}
       </section>
     </div>
+  );
+}
+
+/** The numbers that the score is the sum of. */
+function ScoreParts({ node, formula }: { node: BeamNode; formula: string }) {
+  const parts: [string, ComponentChildren, number][] = [
+    ["total", `log P of ${node.step} ${node.step === 1 ? "token" : "tokens"}`, node.total],
+    [
+      "length",
+      <>
+        length normalisation: ÷ <Num value={node.divisor} digits={4} />
+      </>,
+      node.length,
+    ],
+  ];
+  if (node.coverage !== null) parts.push(["coverage", "coverage penalty: source words not looked at", node.coverage]);
+  return (
+    <>
+      <h3>
+        {node.state === "finished" ? "Its score" : "Its score, if it ended here"}: <Formula text={formula} />
+      </h3>
+      <table class="table sum">
+        <tbody>
+          {parts.map(([name, title, value], at) => (
+            <tr key={name} data-part={name}>
+              <th scope="row">{title}</th>
+              <td class="right">
+                {at && value >= 0 ? "+" : ""}
+                <Num value={value} digits={4} />
+              </td>
+            </tr>
+          ))}
+          <tr data-part="score">
+            <th scope="row">Score</th>
+            <td class="right">
+              <b>
+                <Num value={node.score} digits={4} />
+              </b>
+            </td>
+          </tr>
+        </tbody>
+      </table>
+    </>
   );
 }
 

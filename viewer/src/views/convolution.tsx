@@ -8,24 +8,36 @@ import { cut } from "../math";
 import { go, link } from "../state";
 import { Loaded, Num, Title, Token, useWidth } from "../ui/basic";
 import { Exports } from "../ui/exports";
+import { Formula } from "../ui/formula";
 import { PictureCanvas } from "../ui/picture";
 import { Strip } from "../ui/strip";
 import type { ViewProps } from "../views";
+import { GateLayers } from "./recurrent";
 import { reachOf, winsOfTokens, type ConvolutionLayer, type Winner } from "./convolution_math";
 
 export function ConvolutionView({ trace }: ViewProps) {
   const data = useResource(trace.id, () => api.convolution(trace.id));
   return (
     <>
-      <Title name="Convolutions">What one place can see, layer by layer, and which pieces of text won.</Title>
+      <Title name="Convolutions">What one place can see, what gates let through, and which pieces of text won.</Title>
       <Loaded from={data}>
         {(value) => (
           <>
             {value.winners?.length ? <Winners trace={trace} winners={value.winners} /> : null}
+            {value.note ? <p class="facts">{value.note}</p> : null}
             {value.winners?.length && value.layers?.length ? (
-              <p class="facts">Windows of {[...new Set(value.layers.map((layer) => layer.kernel))].join(", ")} words stand side by side.</p>
+              <p class="facts">Windows of {[...new Set(value.layers.map((layer) => layer.kernel))].join(", ")} words slide over the text.</p>
             ) : null}
             {!value.winners?.length && value.layers?.length ? <Reach trace={trace} layers={value.layers} /> : null}
+            {value.gates?.length ? (
+              <section aria-label="Gates">
+                <h3>
+                  What the gates let through: <Formula text="h = A ⊗ σ(B)" />
+                </h3>
+                <p class="hint">Each row is one word, each column one channel. A gate of 0 lets nothing through, one of 1 everything.</p>
+                <GateLayers trace={trace} layers={value.gates} of="convolution" />
+              </section>
+            ) : null}
             {!value.winners?.length && !value.layers?.length ? <p>This model recorded no convolution.</p> : null}
           </>
         )}
@@ -100,7 +112,7 @@ function Reach({ trace, layers }: { trace: Trace; layers: ConvolutionLayer[] }) 
   const tokens = trace.source.tokens;
   const [box, room] = useWidth();
   const row = wholeNumber(link.value, "row", Math.floor(tokens.length / 2), 0, tokens.length - 1);
-  const wide = Math.max(26, Math.min(86, (room - 70) / Math.max(tokens.length, 1)));
+  const wide = Math.max(18, Math.min(86, (room - 70) / Math.max(tokens.length, 1)));
   const width = 70 + wide * tokens.length + 6;
   const height = 54 * (layers.length + 1) + 60;
   const paint = (surface: Surface) => paintReach(surface, tokens, layers, row, wide, height);

@@ -99,7 +99,7 @@ function Lengths({ lengths }: { lengths: EvaluationAnswer["lengths"] }) {
 function paintLengths(surface: Surface, lengths: EvaluationAnswer["lengths"], width: number): void {
   const { paper } = surface;
   const [left, right, top, bottom] = [40, width - 8, 14, HEIGHT - 44];
-  const most = Math.max(1, ...lengths.map((bin) => Math.max(bin.high ?? 0, bin.bleu)));
+  const most = 1.1 * Math.max(1, ...lengths.map((bin) => Math.max(bin.high ?? 0, bin.bleu)));
   const y = (value: number) => bottom - (value / most) * (bottom - top);
   for (const tick of ticks(0, most, 5)) {
     surface.line(left, y(tick), right, y(tick), { stroke: paper.line });
@@ -162,10 +162,10 @@ function Sentences({ sentences }: { sentences: EvaluationAnswer["sentences"] }) 
                     <bdi>{item.source}</bdi>
                   </button>
                 </td>
-                <td>
+                <td data-name="Written">
                   <bdi>{item.written}</bdi>
                 </td>
-                <td>
+                <td data-name="Reference">
                   <bdi>{item.reference}</bdi>
                 </td>
               </tr>

@@ -18,6 +18,9 @@ export function orderedHeads(layers: number, heads: number, order: Order, statis
   return places.sort((a, b) => sign * (value(a) - value(b)));
 }
 
+/** Who did what to whom. */
+const ASKED = ["nsubj", "obj", "iobj"];
+
 export interface Relation extends HeadPlace {
   relation: string;
   percent: number;
@@ -36,5 +39,6 @@ export function bestByRelation(says: (string | null)[][] | undefined | null): Re
       }
     }),
   );
-  return [...best.values()].sort((a, b) => b.percent - a.percent);
+  const place = ({ relation }: Relation) => (ASKED.includes(relation) ? ASKED.indexOf(relation) : ASKED.length);
+  return [...best.values()].sort((a, b) => place(a) - place(b) || b.percent - a.percent);
 }

@@ -39,17 +39,18 @@ export function Overview({ trace, part, layer, heads }: { trace: Trace; part: Pa
       </Loaded>
       {relations.length ? (
         <>
-          <h4>What heads do, measured on tagged sentences</h4>
+          <h4>Which heads follow grammar, counted on parsed sentences</h4>
           <ul class="relations">
             {relations.map((item) => (
               <li key={item.relation}>
                 <button type="button" class="plain" onClick={() => go({ layer: item.layer, head: item.head })}>
-                  <b>{item.relation}</b>
-                  {MEANS[item.relation] ? ` (${MEANS[item.relation]})` : ""}: layer {item.layer + 1}, head {item.head + 1}, right in{" "}
-                  <Num value={item.percent} unit="%" />
+                  <b>{MEANS[item.relation] ?? item.relation}</b>
+                  {MEANS[item.relation] ? ` (${item.relation})` : ""}: best head {item.layer + 1}·{item.head + 1}, right{" "}
+                  <Num value={item.percent} unit="%" /> of the time
                   {baseline?.[item.relation] === undefined ? null : (
                     <>
-                      ; a fixed distance: <Num value={Math.round(100 * baseline[item.relation])} unit="%" />
+                      {" "}
+                      (always one distance away: <Num value={Math.round(100 * baseline[item.relation])} unit="%" />)
                     </>
                   )}
                 </button>

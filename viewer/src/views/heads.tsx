@@ -1,6 +1,6 @@
 // View 2: which words does a word look at, head by head.
 import { useMemo } from "preact/hooks";
-import { api } from "../data/api";
+import { api, source } from "../data/api";
 import { asFloats } from "../data/frame";
 import { useResource } from "../data/resource";
 import type { Part, Side, Trace } from "../data/types";
@@ -8,7 +8,7 @@ import { chosenHeads, wholeNumber } from "../link";
 import { bare, largest, meanOf, rowOf } from "../math";
 import { go, link } from "../state";
 import { Choice, counted, Loaded, Num, Slider, Switch, Title, Token } from "../ui/basic";
-import { Strip } from "../ui/strip";
+import { insideOf, Strip } from "../ui/strip";
 import type { ViewProps } from "../views";
 import { HeadChips } from "./head_chips";
 import { Lines } from "./head_lines";
@@ -16,6 +16,10 @@ import { Overview } from "./head_overview";
 
 /** More tokens than this start with one head, not with all of them. */
 const MANY_TOKENS = 160;
+
+export function wordsOf(trace: Trace, which: Side): [number, number][] {
+  return (trace[which] ?? (which === "input" ? trace.target : null))?.words ?? [];
+}
 
 export function tokensOf(trace: Trace, which: Side): string[] {
   return (trace[which] ?? (which === "input" ? trace.target : null))?.tokens ?? [];
@@ -35,7 +39,8 @@ export function placeIn(trace: Trace): { part: Part; layer: number; row: number 
 }
 
 export function PartChoice({ trace, part }: { trace: Trace; part: Part }) {
-  const change = (name: string) => go({ part: name, row: null, layer: null, head: null });
+  // A saved page has the steps of one place in each part.
+  const change = (name: string) => go({ part: name, ...(source.live ? { row: null, layer: null, head: null } : {}) });
   if (trace.parts.length < 2)
     return (
       <p class="field">
@@ -78,6 +83,9 @@ function HeadPictures(props: { trace: Trace; part: Part; layer: number; heads: n
   const row = Math.min(props.row, rows.length - 1);
   const line = useMemo(() => meanOf(weights.map((one) => rowOf(one, columns.length, row))), [weights, row, columns]);
   const same = part.rows === part.columns;
+  const rowWords = wordsOf(trace, part.rows);
+  const columnWords = wordsOf(trace, part.columns);
+  const cutUp = insideOf(rowWords).size + insideOf(columnWords).size > 0;
   const asked = Number(link.value.threshold ?? 0.05);
   const threshold = Number.isFinite(asked) ? asked : 0.05;
   const best = largest(line, 1)[0] ?? 0;
@@ -96,13 +104,14 @@ function HeadPictures(props: { trace: Trace; part: Part; layer: number; heads: n
         {props.heads.length > 1 ? `, mean of ${props.heads.length} heads` : `, head ${props.heads[0] + 1}`})
       </p>
       {same ? (
-        <Strip label="The sentence: pick a word" tokens={rows} weights={line} picked={row} onPick={pick} />
+        <Strip label="The sentence: pick a word" tokens={rows} words={rowWords} weights={line} picked={row} onPick={pick} />
       ) : (
         <>
-          <Strip label="What the model wrote: pick a word" tokens={rows} picked={row} onPick={pick} />
-          <Strip label="Where it looks" tokens={columns} weights={line} />
+          <Strip label="What the model wrote: pick a word" tokens={rows} words={rowWords} picked={row} onPick={pick} />
+          <Strip label="Where it looks" tokens={columns} words={columnWords} weights={line} />
         </>
       )}
+      {cutUp ? <p class="hint pieces">Boxes that touch stood together in the text: the model reads words in pieces.</p> : null}
       <div class="split even">
         <section aria-label="Lines">
           <h3>Every word and where it looks</h3>

@@ -44,7 +44,7 @@ function LocalPicture({ local }: { local: Local }) {
   const [box, room] = useWidth();
   const row = wholeNumber(link.value, "row", 0, 0, local.centres.length - 1);
   const centre = local.centres[row];
-  const wide = Math.max(26, Math.min(80, (room - 60) / Math.max(local.columns.length, 1)));
+  const wide = Math.max(16, Math.min(80, (room - 60) / Math.max(local.columns.length, 1)));
   const width = 44 + wide * local.columns.length + 8;
   const weights = useMemo(() => (local.weights ? rowOf(local.weights, local.columns.length, row) : null), [local, row]);
   const paint = (surface: Surface) => paintWindow(surface, local, centre, weights, wide, width);

@@ -1,29 +1,39 @@
 // View 8: how many steps each word takes in a model that decides for itself when to stop.
-import { api } from "../data/api";
+import { useMemo } from "preact/hooks";
+import { api, type PonderHeader } from "../data/api";
 import { useResource } from "../data/resource";
 import { colourOf } from "../colours";
 import type { Surface } from "../draw/surface";
+import { wholeNumber } from "../link";
 import { cut, show } from "../math";
 import { go, link } from "../state";
-import { Loaded, Num, Switch, Title, useWidth } from "../ui/basic";
+import { Loaded, Num, Switch, Title, Token, useWidth } from "../ui/basic";
 import { Exports } from "../ui/exports";
+import { Matrix, weightScale } from "../ui/matrix";
 import { PictureCanvas } from "../ui/picture";
 import { Strip } from "../ui/strip";
 import type { ViewProps } from "../views";
 
-interface Ponder {
-  tokens: string[];
-  steps: number[];
-  remainder: number[];
-  cost: number;
+interface Ponder extends PonderHeader {
+  values: Float32Array[];
 }
+
+const KINDS = [
+  ["chance", "Chance to halt, hₙ"],
+  ["sum", "Sum of chances"],
+  ["weight", "Weight of the step, pₙ"],
+] as const;
 
 export function PonderView({ trace }: ViewProps) {
   const side = link.value.side === "input" && trace.target ? "input" : "source";
-  const data = useResource(`${trace.id} ${side}`, () => api.ponder(trace.id, side === "input" ? side : undefined));
+  const data = useResource(`${trace.id} ${side}`, async (): Promise<Ponder> => {
+    const { header, numbers } = await api.ponder(trace.id, side === "input" ? side : undefined);
+    const size = header.shape[1] * header.shape[2];
+    return { ...header, values: KINDS.map((_, at) => (numbers as Float32Array).subarray(at * size, (at + 1) * size)) };
+  });
   return (
     <>
-      <Title name="Pondering">Each filled box is one step that a word took before it halted.</Title>
+      <Title name="Pondering">A word thinks on until its chances to halt add up to 1. Each filled box is one step that it took.</Title>
       {trace.target ? (
         <div class="controls">
           <Switch
@@ -33,53 +43,103 @@ export function PonderView({ trace }: ViewProps) {
               ["source", "Source"],
               ["input", "What the decoder reads"],
             ]}
-            onChange={(value) => go({ side: value === "source" ? null : value })}
+            onChange={(value) => go({ side: value === "source" ? null : value, row: null })}
           />
         </div>
       ) : null}
-      <Loaded from={data}>
-        {(value) => (
-          <>
-            <Strip label="Steps of each token" tokens={value.tokens} weights={value.steps} />
-            <Boxes ponder={value} />
-            <p class="facts">
-              Ponder cost (steps and remainder): <Num value={value.cost} digits={4} />
-            </p>
-            <details class="numbers" open={value.tokens.length <= 24}>
-              <summary>The numbers</summary>
-              <table class="table">
-                <thead>
-                  <tr>
-                    <th scope="col">Token</th>
-                    <th scope="col" class="right">
-                      Steps
-                    </th>
-                    <th scope="col" class="right">
-                      Remainder
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {value.tokens.map((token, index) => (
-                    <tr key={index}>
-                      <th scope="row">
-                        <bdi title={token}>{cut(token, 30)}</bdi>
-                      </th>
-                      <td class="right">
-                        <Num value={value.steps[index]} />
-                      </td>
-                      <td class="right">
-                        <Num value={value.remainder[index]} digits={4} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
-            </details>
-          </>
-        )}
-      </Loaded>
+      <Loaded from={data}>{(value) => <Pondered ponder={value} />}</Loaded>
     </>
+  );
+}
+
+function Pondered({ ponder }: { ponder: Ponder }) {
+  const { tokens, shape } = ponder;
+  const row = wholeNumber(link.value, "row", 0, 0, tokens.length - 1);
+  return (
+    <>
+      <Strip label="Steps of each token" tokens={tokens} weights={ponder.steps} picked={row} onPick={(index) => go({ row: index })} />
+      <Boxes ponder={ponder} />
+      <p class="facts">
+        Ponder cost, the mean of N + R: <Num value={ponder.cost} digits={4} />. A word halts when the sum is above 1 − ε ={" "}
+        <Num value={1 - ponder.epsilon} digits={2} />, at the latest at step {shape[2]}.
+      </p>
+      <div class="split">
+        <Grid ponder={ponder} row={row} />
+        <OneToken ponder={ponder} row={row} />
+      </div>
+    </>
+  );
+}
+
+/** Token by step, with exact numbers. */
+function Grid({ ponder, row }: { ponder: Ponder; row: number }) {
+  const at = Math.max(
+    0,
+    KINDS.findIndex(([name]) => name === link.value.kind),
+  );
+  const [kind, title] = KINDS[at];
+  const look = useMemo(
+    () => ({
+      rows: ponder.tokens,
+      columns: Array.from({ length: ponder.shape[2] }, (_, i) => `step ${i + 1}`),
+      values: ponder.values[at],
+      scale: weightScale(ponder.values[at], kind === "sum"),
+    }),
+    [ponder, at],
+  );
+  return (
+    <div>
+      <div class="controls">
+        <Switch label="Show" value={kind} options={KINDS} onChange={(value) => go({ kind: value === "chance" ? null : value })} />
+      </div>
+      <Matrix
+        look={look}
+        name={`ponder-${kind}`}
+        label={`${title}, token by step`}
+        chosen={{ row, column: wholeNumber(link.value, "col", 0, 0, ponder.shape[2] - 1) }}
+        onChoose={(r, c) => go({ row: r, col: c })}
+      />
+    </div>
+  );
+}
+
+function OneToken({ ponder, row }: { ponder: Ponder; row: number }) {
+  const most = ponder.shape[2];
+  const last = ponder.steps[row];
+  return (
+    <aside class="side" aria-label="The chosen token">
+      <h3>
+        <Token text={ponder.tokens[row]} />: N = {last}, R = <Num value={ponder.remainder[row]} digits={4} />
+      </h3>
+      <table class="table" data-token={row}>
+        <thead>
+          <tr>
+            <th scope="col">Step</th>
+            {["hₙ", "Σ h", "pₙ"].map((name) => (
+              <th key={name} scope="col" class="right">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {Array.from({ length: most }, (_, step) => (
+            <tr key={step} class={step + 1 === last ? "chosen-row" : step >= last ? "after" : undefined}>
+              <th scope="row">{step + 1}</th>
+              {ponder.values.map((values, kind) => (
+                <td key={kind} class="right">
+                  <Num value={values[row * most + step]} digits={4} />
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      <p class="hint">
+        At step N = {last} the word halts: that step gets as its weight the remainder R, 1 less all chances before. Later steps count
+        nothing.
+      </p>
+    </aside>
   );
 }
 
@@ -119,7 +179,14 @@ function Boxes({ ponder }: { ponder: Ponder }) {
       <Exports
         name="ponder"
         picture={() => ({ width, height, paint })}
-        csv={() => [["token", "steps", "remainder"], ...ponder.tokens.map((token, i) => [token, ponder.steps[i], ponder.remainder[i]])]}
+        csv={() => [
+          ["token", "step", ...KINDS.map(([name]) => name), "steps", "remainder"],
+          ...Array.from(ponder.values[0], (_, i) => {
+            const token = Math.floor(i / ponder.shape[2]);
+            const own = ponder.values.map((values) => values[i]);
+            return [ponder.tokens[token], (i % ponder.shape[2]) + 1, ...own, ponder.steps[token], ponder.remainder[token]];
+          }),
+        ]}
         json={() => ponder}
       />
     </div>

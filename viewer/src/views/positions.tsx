@@ -50,25 +50,72 @@ function Tables({ id, tables }: { id: string; tables: { name: string; title: str
   );
 }
 
+interface Kind {
+  title: string;
+  row: string;
+  column: string;
+  /** The number of the first row. */
+  first: number;
+  /** Rows are places in a sentence. */
+  places: boolean;
+  about?: string;
+}
+
+const FARTHEST = 32;
+const KINDS: Record<string, Kind> = {
+  dots: { title: "Dot product of each position with each", row: "positions", column: "and", first: 0, places: false },
+  added: {
+    title: "Distance (down) by head (across)",
+    row: "distance",
+    column: "head",
+    first: -FARTHEST,
+    places: false,
+    about: "What each head adds to the score of a word at this distance; before it distances are negative.",
+  },
+  turned: {
+    title: "Position (down) by dimension (across)",
+    row: "position",
+    column: "dimension",
+    first: 0,
+    places: true,
+    about: "Queries and keys are turned by an angle that grows with their position; here, a vector of ones.",
+  },
+  relative: { title: "What was learnt of distances", row: "row", column: "column", first: 0, places: false },
+  table: { title: "Position (down) by dimension (across)", row: "position", column: "dimension", first: 0, places: true },
+};
+
+function kindOf(name: string): Kind {
+  const last = name.split(".").pop() ?? "";
+  return KINDS[last in KINDS ? last : name.includes("relative") ? "relative" : "table"];
+}
+
 function Table({ name, values, rows, columns }: { name: string; values: Float32Array; rows: number; columns: number }) {
+  const kind = kindOf(name);
   const look = useMemo(() => {
     const [low, high] = extent(values);
     return {
-      rows: Array.from({ length: rows }, (_, i) => String(i)),
+      rows: Array.from({ length: rows }, (_, i) => String(i + kind.first)),
       columns: Array.from({ length: columns }, (_, i) => String(i)),
       values,
       scale: aroundZero(low, high),
     };
-  }, [values, rows, columns]);
+  }, [values, rows, columns, kind]);
   const curve = useMemo(
-    () => (rows > 1 && !name.endsWith(".dots") ? dotsByOffset(values, rows, columns, 64) : []),
-    [values, rows, columns, name],
+    () => (rows > 1 && kind.places ? dotsByOffset(values, rows, columns, 64) : []),
+    [values, rows, columns, kind],
   );
   return (
     <div class="split even">
       <section aria-label="Table">
-        <h3>Position (down) by dimension (across)</h3>
-        <Matrix flat look={look} name={`positions-${name}`} label={`Table ${name}`} />
+        <h3>{kind.title}</h3>
+        <Matrix
+          flat
+          look={look}
+          name={`positions-${name}`}
+          label={`Table ${name}`}
+          named={(row, column) => `${kind.row} ${row}, ${kind.column} ${column}`}
+        />
+        {kind.about ? <p class="hint">{kind.about}</p> : null}
       </section>
       {curve.length ? <OffsetPicture curve={curve} name={name} /> : null}
     </div>

@@ -21,17 +21,24 @@ export function RecurrentView({ trace }: ViewProps) {
     <>
       <Title name="States over time">Each row is one word in time; each column is one cell of the layer.</Title>
       <Loaded from={list}>
-        {(value) => (value.layers.length ? <Layers trace={trace} layers={value.layers} /> : <p>This model recorded no recurrent layer.</p>)}
+        {(value) =>
+          value.layers.length ? (
+            <GateLayers trace={trace} layers={value.layers} of="recurrent" />
+          ) : (
+            <p>This model recorded no recurrent layer.</p>
+          )
+        }
       </Loaded>
     </>
   );
 }
 
-function Layers({ trace, layers }: { trace: Trace; layers: RecurrentLayer[] }) {
+/** Layers with gates, token by channel: one layer and one of its gates at a time. */
+export function GateLayers({ trace, layers, of }: { trace: Trace; layers: RecurrentLayer[]; of: "recurrent" | "convolution" }) {
   const layer = layers.find((item) => item.name === link.value.rnn) ?? layers[0];
   const gate = layer.gates.includes(link.value.gate ?? "") ? link.value.gate : layer.gates[0];
   const data = useResource(`${trace.id} ${layer.name} ${gate}`, async () => {
-    const frame = await api.gate(trace.id, layer.name, gate);
+    const frame = await api.gate(trace.id, of, layer.name, gate);
     return { layer, gate, values: asFloats(frame), width: frame.header.shape?.[1] ?? layer.width };
   });
   return (
@@ -50,7 +57,7 @@ function Layers({ trace, layers }: { trace: Trace; layers: RecurrentLayer[] }) {
           onChange={(name) => go({ gate: name })}
         />
       </div>
-      <Loaded from={data}>{(value) => <GatePicture trace={trace} {...value} />}</Loaded>
+      <Loaded from={data}>{(value) => <GatePicture trace={trace} of={of} {...value} />}</Loaded>
     </>
   );
 }
@@ -65,7 +72,12 @@ function NowLooking({ trace, row }: { trace: Trace; row: number }) {
     <Loaded from={data}>
       {({ values, columns }) => {
         const last = Math.round(values.length / columns.length) - 1;
-        return <Strip label="Where the decoder looks now" tokens={columns} weights={rowOf(values, columns.length, Math.min(row, last))} />;
+        return (
+          <>
+            <p class="hint">Where the decoder looks now:</p>
+            <Strip label="Where the decoder looks now" tokens={columns} weights={rowOf(values, columns.length, Math.min(row, last))} />
+          </>
+        );
       }}
     </Loaded>
   );
@@ -73,12 +85,14 @@ function NowLooking({ trace, row }: { trace: Trace; row: number }) {
 
 function GatePicture({
   trace,
+  of,
   layer,
   gate,
   values,
   width,
 }: {
   trace: Trace;
+  of: string;
   layer: RecurrentLayer;
   gate: string;
   values: Float32Array;
@@ -109,8 +123,9 @@ function GatePicture({
         <Matrix
           flat
           look={look}
-          name={`recurrent-${layer.name}-${gate}`}
-          label={`${gate} of ${layer.name}, time by cell`}
+          name={`${of}-${layer.name}-${gate}`}
+          label={`${gate} of ${layer.name}, word by cell`}
+          named={(token, cell) => `${token}, ${of === "recurrent" ? "cell" : "channel"} ${cell}`}
           chosen={{ row, column: wholeNumber(link.value, "col", 0, 0, width - 1) }}
           onChoose={(r, c) => go({ row: r, col: c })}
         />

@@ -13,7 +13,7 @@ import { Formula } from "../ui/formula";
 import { Exports } from "../ui/exports";
 import { Strip } from "../ui/strip";
 import type { ViewProps } from "../views";
-import { PartChoice, placeIn, tokensOf } from "./heads";
+import { PartChoice, placeIn, tokensOf, wordsOf } from "./heads";
 
 export function StepsView({ trace }: ViewProps) {
   const place = placeIn(trace);
@@ -29,7 +29,13 @@ export function StepsView({ trace }: ViewProps) {
         <Choice label="Layer" value={String(layer)} options={counted(part.layers)} onChange={(value) => go({ layer: value })} />
         <Choice label="Head" value={String(head)} options={counted(part.heads)} onChange={(value) => go({ head: value })} />
       </div>
-      <Strip label="Pick a word" tokens={tokensOf(trace, part.rows)} picked={row} onPick={(index) => go({ row: index })} />
+      <Strip
+        label="Pick a word"
+        tokens={tokensOf(trace, part.rows)}
+        words={wordsOf(trace, part.rows)}
+        picked={row}
+        onPick={(index) => go({ row: index })}
+      />
       <Loaded from={data}>{(frame) => <Cards frame={frame} trace={trace} part={part} layer={layer} head={head} row={row} />}</Loaded>
     </>
   );
@@ -74,6 +80,7 @@ function Cards(props: { frame: Frame & { header: StepsHeader }; trace: Trace; pa
           </li>
         ))}
       </ol>
+      <Following trace={props.trace} part={props.part} layer={props.layer} last={steps[steps.length - 1]?.name} />
       <Exports
         name={`steps-${props.part.name}-${props.layer + 1}-${props.head + 1}-${props.row}`}
         csv={() => [
@@ -97,6 +104,26 @@ function Cards(props: { frame: Frame & { header: StepsHeader }; trace: Trace; pa
   );
 }
 
+/** Where the last vector goes next, on the way to the words. */
+function Following({ trace, part, layer, last }: { trace: Trace; part: Part; layer: number; last?: string }) {
+  if (last === "vocabulary") return null;
+  const cross = trace.parts.find((item) => item.name === "decoder.cross");
+  const to = (title: string, state: Record<string, unknown>) => (
+    <p class="following">
+      Goes on:{" "}
+      <button type="button" class="plain" onClick={() => go(state as never)}>
+        {title} →
+      </button>
+    </p>
+  );
+  if (part.name === "decoder.self" && cross) return to(`layer ${layer + 1}, ${cross.title}`, { part: cross.name, layer });
+  if (layer + 1 < part.layers) {
+    const next = part === cross ? trace.parts.find((item) => item.name === "decoder.self") ?? part : part;
+    return to(`layer ${layer + 2}, ${next.title}`, { part: next.name, layer: layer + 1 });
+  }
+  return part.name === "encoder.self" && cross ? to(cross.title, { part: cross.name, layer: 0, row: 0 }) : null;
+}
+
 function Card({ step, frame, keys }: { step: Step; frame: Frame; keys: string[] }) {
   return (
     <>
@@ -108,6 +135,15 @@ function Card({ step, frame, keys }: { step: Step; frame: Frame; keys: string[] 
         <p class="about">{step.about}</p>
         {step.chosen !== undefined && step.chosen !== null ? (
           <p class="chosen">
+            {step.argmax ? (
+              <>
+                Argmax:{" "}
+                <b>
+                  <Token text={step.argmax} />
+                </b>
+                {" · "}
+              </>
+            ) : null}
             Chosen:{" "}
             <b>
               <Token text={typeof step.chosen === "number" ? (step.tokens?.[step.chosen] ?? String(step.chosen)) : step.chosen} />

@@ -5,52 +5,77 @@ import { api, source, type CurveRow } from "../data/api";
 import { useResource } from "../data/resource";
 import { headColour, PAPER } from "../colours";
 import type { Surface } from "../draw/surface";
+import type { Problem } from "../data/types";
 import { extent, show, ticks } from "../math";
 import { dark } from "../theme";
-import { Loaded, Num, Title, useWidth } from "../ui/basic";
+import { Loaded, Message, Num, Title, useWidth } from "../ui/basic";
 import { Exports } from "../ui/exports";
 import type { ViewProps } from "../views";
-import { curvesOf, marksOf, type Curve, type Mark } from "./training_rows";
+import { curvesOf, linesOf, marksOf, nameOf, saidOf, type Curve, type Mark } from "./training_rows";
 
 export function TrainingView({ model }: ViewProps) {
   const data = useResource(model.id, () => api.curves(model.id));
+  const live = useLive(model.id);
+  const known = live.known ?? (data.value && { rows: data.value.rows, finished: data.value.finished });
   return (
     <>
       <Title name="Training">How the numbers moved while the model learned.</Title>
-      <Loaded from={data}>{(value) => <Charts key={model.id} id={model.id} first={value.rows} finished={value.finished} />}</Loaded>
+      {known ? (
+        <>
+          {live.problem ? <Message problem={live.problem} /> : null}
+          <Charts key={model.id} rows={known.rows} finished={known.finished} paused={live.problem !== null} />
+        </>
+      ) : (
+        <Loaded from={data}>{() => null}</Loaded>
+      )}
     </>
   );
 }
 
-function Charts({ id, first, finished }: { id: string; first: CurveRow[]; finished: boolean }) {
-  const [rows, setRows] = useState(first);
-  const live = !finished && source.live;
+interface Known {
+  rows: CurveRow[];
+  finished: boolean;
+}
+
+/** What the server tells while the page is open: rows and marks, whether the run has ended, and whether its folder is there. */
+function useLive(id: string): { known: Known | null; problem: Problem | null } {
+  const [state, setState] = useState<{ known: Known | null; problem: Problem | null }>({ known: null, problem: null });
   useEffect(() => {
-    if (!live) return;
-    // Rows may come twice: the step is their name. They are shown in bunches.
-    let known = byStep(first);
+    if (!source.live) return;
+    // A row may come twice: the step is its name. They are shown in bunches.
+    const rows = new Map<number, CurveRow>();
+    let finished = false;
     let timer = 0;
-    const soon = () => {
+    let problem: Problem | null = null;
+    const stop = api.followCurves(id, (name, data) => {
+      if (name === "lost" || name === "gone") {
+        problem = data as Problem;
+        return setState((now) => ({ ...now, problem }));
+      }
+      if (name === "open" || name === "again") rows.clear();
+      if (name === "open") return;
+      problem = null;
+      if (name === "state") finished = (data as Known).finished;
+      if (name === "row") {
+        const row = data as CurveRow;
+        rows.set(row.step, { ...rows.get(row.step), ...row });
+      }
       timer ||= window.setTimeout(() => {
         timer = 0;
-        setRows([...known.values()]);
+        setState({ known: { rows: [...rows.values()], finished }, problem });
       }, 200);
-    };
-    const stop = api.followCurves(
-      id,
-      (row) => {
-        known.set(row.step, { ...known.get(row.step), ...row });
-        soon();
-      },
-      () => {
-        known = new Map();
-      },
-    );
+    });
     return () => {
       stop();
       clearTimeout(timer);
+      setState({ known: null, problem: null });
     };
-  }, [id, live]);
+  }, [id]);
+  return state;
+}
+
+function Charts({ rows, finished, paused }: { rows: CurveRow[]; finished: boolean; paused: boolean }) {
+  const live = !finished && source.live && !paused;
   const curves = useMemo(() => curvesOf(rows), [rows]);
   const marks = useMemo(() => marksOf(rows), [rows]);
   if (!curves.length)
@@ -58,11 +83,9 @@ function Charts({ id, first, finished }: { id: string; first: CurveRow[]; finish
   return (
     <>
       <p class="facts" role="status">
-        {live ? <b class="live">● live</b> : "Finished"}, {rows.length} rows, last step <Num value={rows[rows.length - 1].step} />
-        {marks.length
-          ? `; resumed: ${marks.filter((m) => m.what === "resumed").length}, skipped steps: ${marks.filter((m) => m.what === "skipped").length}`
-          : ""}
-        .
+        {live ? <b class="live">● live</b> : finished ? "Finished" : "Stopped"}, {rows.length} rows, last step{" "}
+        <Num value={Math.max(...rows.map((row) => row.step))} />
+        {marks.length ? `; ${saidOf(marks)}` : ""}.
       </p>
       <div class="charts">
         {curves.map((curve, index) => (
@@ -79,12 +102,6 @@ function Charts({ id, first, finished }: { id: string; first: CurveRow[]; finish
       />
     </>
   );
-}
-
-function byStep(rows: CurveRow[]): Map<number, CurveRow> {
-  const known = new Map<number, CurveRow>();
-  for (const row of rows) known.set(row.step, { ...known.get(row.step), ...row });
-  return known;
 }
 
 function Chart({ curve, marks, index }: { curve: Curve; marks: Mark[]; index: number }) {
@@ -129,7 +146,7 @@ function Chart({ curve, marks, index }: { curve: Curve; marks: Mark[]; index: nu
       plot.current = null;
     };
   }, [width, isDark, colour, curve.name]);
-  useEffect(() => plot.current?.setData([curve.steps, curve.values]), [curve]);
+  useEffect(() => plot.current?.setData([curve.steps, curve.values]), [curve, marks]);
   const [low, high] = extent(curve.values);
   const last = curve.values[curve.values.length - 1];
   const digits = Math.abs(high) < 0.01 ? 6 : 3;
@@ -158,9 +175,12 @@ function paintMarks(u: uPlot, marks: Mark[], soft: string, red: string): void {
   const pen = u.ctx;
   pen.save();
   pen.textAlign = "left";
-  for (const mark of marks) {
-    const x = u.valToPos(mark.step, "x", true);
-    if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
+  pen.font = `${11 * devicePixelRatio}px system-ui`;
+  const places = marks.map((mark) => ({ x: u.valToPos(mark.step, "x", true), wide: pen.measureText(nameOf(mark)).width + 10 }));
+  const lines = linesOf(places);
+  marks.forEach((mark, at) => {
+    const { x } = places[at];
+    if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
     pen.strokeStyle = mark.what === "skipped" ? red : soft;
     pen.fillStyle = pen.strokeStyle;
     pen.setLineDash(mark.what === "skipped" ? [2, 3] : [6, 4]);
@@ -168,9 +188,8 @@ function paintMarks(u: uPlot, marks: Mark[], soft: string, red: string): void {
     pen.moveTo(x, u.bbox.top);
     pen.lineTo(x, u.bbox.top + u.bbox.height);
     pen.stroke();
-    pen.font = `${11 * devicePixelRatio}px system-ui`;
-    pen.fillText(mark.what, x + 4, u.bbox.top + 12 * devicePixelRatio);
-  }
+    pen.fillText(nameOf(mark), x + 4, u.bbox.top + (12 + 13 * lines[at]) * devicePixelRatio);
+  });
   pen.restore();
 }
 
@@ -186,13 +205,14 @@ function paintCurve(surface: Surface, curve: Curve, marks: Mark[], colour: strin
     surface.line(left, y(tick), right, y(tick), { stroke: surface.paper.line });
     surface.text(left - 6, y(tick), show(tick, 4), { anchor: "end", colour: surface.paper.soft });
   }
-  for (const mark of marks) {
+  const lines = linesOf(marks.map((mark) => ({ x: x(mark.step), wide: 6 * nameOf(mark).length + 8 })));
+  marks.forEach((mark, at) => {
     surface.line(x(mark.step), top, x(mark.step), bottom, {
       stroke: mark.what === "skipped" ? surface.paper.mark : surface.paper.soft,
       dash: true,
     });
-    surface.text(x(mark.step) + 3, top + 6, mark.what, { size: 10, colour: surface.paper.soft });
-  }
+    surface.text(x(mark.step) + 3, top + 6 + 12 * lines[at], nameOf(mark), { size: 10, colour: surface.paper.soft });
+  });
   for (let i = 1; i < curve.steps.length; i++)
     surface.line(x(curve.steps[i - 1]), y(curve.values[i - 1]), x(curve.steps[i]), y(curve.values[i]), { stroke: colour, line: 2 });
   surface.text((left + right) / 2, bottom + 32, "step", { anchor: "middle", colour: surface.paper.soft });

@@ -11,6 +11,7 @@ export interface Curve {
 export interface Mark {
   step: number;
   what: "resumed" | "skipped";
+  count: number;
 }
 
 const TITLES: Record<string, string> = {
@@ -45,18 +46,45 @@ export function curvesOf(rows: CurveRow[]): Curve[] {
   return [...curves.values()].sort((a, b) => place(a.name) - place(b.name) || a.name.localeCompare(b.name));
 }
 
-/** Where the run was taken up again, and where a step was skipped. */
+/** Where the run was taken up again, and where steps were skipped; of several in one row of the log, where the last was. */
 export function marksOf(rows: CurveRow[]): Mark[] {
   const marks: Mark[] = [];
   const skipped = new Set<number>();
-  for (const row of rows) {
+  let before = 0;
+  for (const row of [...rows].sort((a, b) => a.step - b.step)) {
     const event = String(row.event ?? "");
-    if (event.startsWith("resume") || row.resumed === true) marks.push({ step: row.step, what: "resumed" });
+    if (event.startsWith("resume") || row.resumed === true) marks.push({ step: row.step, what: "resumed", count: 1 });
     const bad = typeof row.last_skipped_step === "number" ? row.last_skipped_step : event.startsWith("skip") ? row.step : null;
+    const total = typeof row.skipped === "number" ? row.skipped : before;
     if (bad !== null && !skipped.has(bad)) {
       skipped.add(bad);
-      marks.push({ step: bad, what: "skipped" });
+      marks.push({ step: bad, what: "skipped", count: Math.max(1, total - before) });
     }
+    before = total;
   }
-  return marks;
+  return marks.sort((a, b) => a.step - b.step);
+}
+
+/** Lines for names that stand side by side, so that none covers another: of each the place where it begins and how wide it is. */
+export function linesOf(names: { x: number; wide: number }[]): number[] {
+  const ends: number[] = [];
+  return names.map(({ x, wide }) => {
+    const free = ends.findIndex((end) => end <= x);
+    const line = free < 0 ? ends.length : free;
+    ends[line] = x + wide;
+    return line;
+  });
+}
+
+export const nameOf = (mark: Mark) => (mark.count > 1 ? `${mark.count} ${mark.what}` : mark.what);
+
+/** The marks in words. */
+export function saidOf(marks: Mark[]): string {
+  const of = (what: Mark["what"]) => marks.filter((mark) => mark.what === what);
+  const said = (what: Mark["what"], name: string) => {
+    const found = of(what);
+    const total = found.reduce((sum, mark) => sum + mark.count, 0);
+    return found.length ? `${name} ${total} (${found.map((mark) => `step ${mark.step}`).join(", ")})` : "";
+  };
+  return [said("resumed", "resumed:"), said("skipped", "batches skipped, loss or gradient not finite:")].filter(Boolean).join("; ");
 }

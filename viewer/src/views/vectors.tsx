@@ -19,7 +19,11 @@ export function VectorsView({ model }: ViewProps) {
         <Analogy model={model} />
       </div>
       <WordMap model={model} />
-      {model.does === "fills" || model.does === "continues" ? <Context model={model} /> : null}
+      {model.contextual === false ? (
+        <p class="facts">In this model a word has one vector, whatever stands around it.</p>
+      ) : (
+        <Context model={model} />
+      )}
     </>
   );
 }
@@ -147,7 +151,7 @@ function Context({ model }: { model: Model }) {
               <Bars
                 label="Cosine of the two vectors, layer by layer"
                 most={1}
-                bars={value.cosines.map((cosine, layer) => ({ label: layer === 0 ? "embedding" : `layer ${layer}`, value: cosine }))}
+                bars={value.cosines.map((cosine, layer) => ({ label: value.layers?.[layer] ?? (layer ? `layer ${layer}` : "embedding"), value: cosine }))}
               />
               <p class="facts">
                 {value.static === null || value.static === undefined ? null : (
@@ -159,7 +163,7 @@ function Context({ model }: { model: Model }) {
               </p>
               <Exports
                 name="context"
-                csv={() => [["layer", "cosine"], ...value.cosines.map((cosine, layer) => [layer, cosine])]}
+                csv={() => [["layer", "cosine"], ...value.cosines.map((cosine, layer) => [value.layers?.[layer] ?? layer, cosine])]}
                 json={() => value}
               />
             </>

@@ -9,6 +9,7 @@ import { Loaded, useWidth } from "../ui/basic";
 import { Exports } from "../ui/exports";
 import { PictureCanvas } from "../ui/picture";
 import { Ask } from "./vectors";
+import { namesBeside } from "./map_names";
 
 const FIRST = "man woman king queen boy girl dog cat street road river house red blue one two";
 const HEIGHT = 420;
@@ -41,13 +42,15 @@ function MapPicture({ points, asked }: { points: Point[]; asked: string[] }) {
     const [x0, x1] = extent(points.map((point) => point.x));
     const [y0, y1] = extent(points.map((point) => point.y));
     surface.box(1, 1, width - 2, HEIGHT - 2, { stroke: surface.paper.line });
-    for (const point of points) {
-      const x = 50 + ((point.x - x0) / (x1 - x0 || 1)) * (width - 110);
-      const y = HEIGHT - 24 - ((point.y - y0) / (y1 - y0 || 1)) * (HEIGHT - 48);
-      const own = asked.includes(point.word);
-      surface.dot(x, y, 4, { fill: own ? surface.paper.accent : surface.paper.soft });
-      surface.text(x + 7, y, cut(point.word, 16), { size: 13, colour: own ? surface.paper.ink : surface.paper.soft });
-    }
+    const dots = points.map((point) => ({
+      x: 50 + ((point.x - x0) / (x1 - x0 || 1)) * (width - 110),
+      y: HEIGHT - 24 - ((point.y - y0) / (y1 - y0 || 1)) * (HEIGHT - 48),
+      text: cut(point.word, 16),
+      own: asked.includes(point.word),
+    }));
+    for (const { x, y, own } of dots) surface.dot(x, y, 4, { fill: own ? surface.paper.accent : surface.paper.soft });
+    for (const { text, x, y, anchor, at } of namesBeside(dots, width))
+      surface.text(x, y, text, { anchor, size: 13, colour: dots[at].own ? surface.paper.ink : surface.paper.soft });
   };
   return (
     <div ref={box}>

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { serve } from "../../mock/server.mjs";
 import { settled, watched } from "./tools.mjs";
 
 export function behaviour(place) {
@@ -111,6 +112,34 @@ export function behaviour(place) {
     await page.keyboard.press("ArrowLeft");
     assert.match(page.url(), /node=/);
     assert.equal(await page.locator('section[aria-label="From here"] td').count(), 0);
+    assert.deepEqual(seen.errors, []);
+    await context.close();
+  });
+
+  it("training: marks that come while the page is open, a folder that goes and comes back", async (t) => {
+    const server = await serve(0);
+    t.after(() => server.close().closeAllConnections());
+    const address = `http://127.0.0.1:${server.address().port}/`;
+    const { page, seen, go, context } = await watched({ browser: place.browser, address });
+    await go({ view: "training", model: "0" });
+    const facts = page.locator("main .facts").first();
+    const until = (pattern) =>
+      page.waitForFunction((source) => new RegExp(source).test(document.querySelector("main")?.innerText ?? ""), pattern);
+    await until("● live");
+    assert.match(await facts.innerText(), /resumed: 1 \(step 9100\); batches skipped, loss or gradient not finite: 1 \(step 14100\)/);
+    server.happen("row", { step: 15000, event: "resumed" });
+    server.happen("row", { step: 16000, loss: 2, skipped: 3, last_skipped_step: 15500 });
+    await until("resumed: 2 \\(step 9100, step 15000\\)");
+    await until("step 15500");
+    server.happen("row", { step: 16100, loss: 2 });
+    server.happen("gone", { where: "run", what: "it is not there any more", todo: "Bring it back" });
+    await page.waitForTimeout(1000); // it stays, whatever came before it
+    assert.match(await page.locator("main [role=alert]").innerText(), /not there any more/);
+    assert.ok(await page.locator("section.chart").count(), "what was known stays to be seen");
+    server.happen("again", {});
+    server.happen("row", { step: 1, loss: 9 });
+    await page.waitForFunction(() => !document.querySelector("main [role=alert]"));
+    await until(", \\d rows");
     assert.deepEqual(seen.errors, []);
     await context.close();
   });

@@ -7,8 +7,9 @@ import { layoutBeam, neighbour, pathTo, prefixOf, rankOf, referenceLost } from "
 import { reachOf, winsOfTokens } from "../../src/views/convolution_math";
 import { strongEdges } from "../../src/views/head_edges";
 import { bestByRelation, orderedHeads } from "../../src/views/head_order";
+import { namesBeside } from "../../src/views/map_names";
 import { dotsByOffset } from "../../src/views/positions_math";
-import { curvesOf, marksOf } from "../../src/views/training_rows";
+import { curvesOf, linesOf, marksOf, nameOf, saidOf } from "../../src/views/training_rows";
 
 test("the sequential map grows all the way from light to dark, or back", () => {
   for (const dark of [false, true]) {
@@ -45,6 +46,9 @@ const node = (id: number, parent: number | null, step: number, total: number, st
   token: `t${id}`,
   log_prob: 0,
   total,
+  divisor: 1,
+  length: 0,
+  coverage: null,
   score: null,
   rank: null,
   state,
@@ -105,12 +109,13 @@ test("heads: lines from the threshold on, order and relations", () => {
   );
   assert.deepEqual(
     bestByRelation([
-      ["obj 61%", "obj 70%"],
+      ["obj 61%", "amod 90%, obj 70%"],
       [null, "nsubj 40%"],
     ]),
     [
-      { relation: "obj", percent: 70, layer: 0, head: 1 },
       { relation: "nsubj", percent: 40, layer: 1, head: 1 },
+      { relation: "obj", percent: 70, layer: 0, head: 1 },
+      { relation: "amod", percent: 90, layer: 0, head: 1 },
     ],
   );
 });
@@ -162,7 +167,37 @@ test("training: curves in order, marks once", () => {
     ],
   );
   assert.deepEqual(marksOf(rows), [
-    { step: 1, what: "skipped" },
-    { step: 3, what: "resumed" },
+    { step: 1, what: "skipped", count: 1 },
+    { step: 3, what: "resumed", count: 1 },
   ]);
+  const many = marksOf([
+    { step: 20, skipped: 4, last_skipped_step: 18 },
+    { step: 10, skipped: 1, last_skipped_step: 7 },
+    { step: 15, event: "resumed" },
+    { step: 30, skipped: 4, last_skipped_step: 18 },
+  ]);
+  assert.deepEqual(
+    many.map((mark) => [mark.step, nameOf(mark)]),
+    [
+      [7, "skipped"],
+      [15, "resumed"],
+      [18, "3 skipped"],
+    ],
+  );
+  assert.deepEqual(linesOf([0, 30, 50, 60, 200].map((x) => ({ x, wide: 45 }))), [0, 1, 0, 2, 0]);
+  assert.equal(saidOf(many), "resumed: 1 (step 15); batches skipped, loss or gradient not finite: 4 (step 7, step 18)");
+});
+
+test("map: names do not cover each other, and a name without room is left out", () => {
+  const dot = (x: number, y: number, text = "word") => ({ x, y, text });
+  assert.deepEqual(
+    namesBeside([dot(100, 100), dot(102, 101), dot(380, 50)], 400).map((name) => [name.at, name.anchor]),
+    [
+      [0, "start"],
+      [1, "end"],
+      [2, "end"],
+    ],
+  );
+  const crowd = Array.from({ length: 40 }, () => dot(200, 100));
+  assert.ok(namesBeside(crowd, 400).length <= 4);
 });

@@ -1,0 +1,126 @@
+"""Whether steps made of few kernels (`search.fused`) find the n-best lists that plain steps find, on the machine at hand.
+
+    python benchmarks/decode_check.py [--device cuda] [--width 512 --layers 6 --heads 8 --vocabulary 32000]
+
+Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy and
+with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced beginnings, steps
+recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different, and then the check
+has failed. On a CPU the kernels' references are compared, or with TRITON_INTERPRET=1 the kernels. One JSON line for each case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+from typing import Any
+
+import torch
+
+from regard.core.types import EOS, pad_rows
+from regard.models.base import build_model
+from regard.models.gpt import GPTConfig
+from regard.models.transformer import TransformerConfig
+from regard.search import Hypothesis, SearchConfig, fast_steps, search
+
+FIRST_WORD = 4
+BATCHES = (1, 3, 9, 70)
+TIE = 1e-3
+LIMITS: dict[str, Any] = {"max_ratio": 1.0, "max_extra": 4, "max_length": 24, "fused": True}
+SEARCHES = {
+    "greedy": SearchConfig(beam=1, **LIMITS),
+    "beam 4": SearchConfig(beam=4, nbest=4, **LIMITS),
+    "beam 5, exact": SearchConfig(beam=5, nbest=5, stop="exact", min_length=4, max_repeat=1, **LIMITS),
+}
+
+
+def models(width: int, layers: int, heads: int, vocabulary: int, device: str) -> dict[str, Any]:
+    """Wide enough apart in what they say that texts end by themselves."""
+    shape: dict[str, Any] = {"width": width, "layers": layers, "heads": heads}
+    configs: dict[str, Any] = {
+        "transformer, pre": TransformerConfig(inner=4 * width, **shape),
+        "transformer, post": TransformerConfig(inner=4 * width, norm="post", activation="gelu", **shape),
+        "gpt": GPTConfig(context=128, **shape),
+    }
+    found = {}
+    for name, config in configs.items():
+        torch.manual_seed(0)
+        model = build_model(
+            config.name, config, source_vocabulary=vocabulary, target_vocabulary=vocabulary, shared=True
+        )
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter), alpha=0.05)
+        found[name] = model.eval().to(device)
+    return found
+
+
+def texts(rows: int, vocabulary: int) -> tuple[list[list[int]], list[list[int]]]:
+    """Sources of 1 to 20 tokens, and beginnings of 1 to 3."""
+    generator = torch.Generator().manual_seed(rows)
+    drawn = torch.randint(FIRST_WORD, vocabulary, (rows, 23), generator=generator).tolist()
+    sources = [[*row[: 1 + i % 20], EOS] for i, row in enumerate(drawn)]
+    return sources, [row[20 : 21 + i % 3] for i, row in enumerate(drawn)]
+
+
+def compared(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> dict[str, int]:
+    counts = {"equal": 0, "ties": 0, "different": 0}
+    for ours, theirs in zip(found, expected, strict=True):
+        near = len(ours) == len(theirs) and all(
+            abs(a.score - b.score) <= TIE * max(1.0, abs(b.score)) for a, b in zip(ours, theirs, strict=True)
+        )
+        same = [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
+        counts["equal" if near and same else "ties" if near else "different"] += 1
+    return counts
+
+
+def check(width: int, layers: int, heads: int, vocabulary: int, device: str) -> bool:
+    """Prints what is found; true where nothing differs, and kernels were used throughout."""
+    precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
+    usual = set(fast_steps.DEVICES)
+    torch.set_float32_matmul_precision("highest")
+    fast_steps.DEVICES.add(device)
+    try:
+        return all([_check(name, model, vocabulary, device) for name, model in _models_of(locals())])
+    finally:
+        fast_steps.DEVICES.intersection_update(usual)
+        torch.set_float32_matmul_precision(precision)
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+
+
+def _models_of(sizes: dict[str, Any]) -> list[tuple[str, Any]]:
+    return list(models(*(sizes[name] for name in ("width", "layers", "heads", "vocabulary", "device"))).items())
+
+
+def _check(name: str, model: Any, vocabulary: int, device: str) -> bool:
+    right = True
+    for rows in BATCHES:
+        sources, beginnings = texts(rows, vocabulary)
+        source = pad_rows(sources).to(device)
+        for method, config in SEARCHES.items():
+            for forced in (None, beginnings):
+                expected = search(model, source, dataclasses.replace(config, fused=False, capture=False), forced)
+                for capture in (False, True):
+                    ours = dataclasses.replace(config, capture=capture)
+                    for _ in range(2 if capture else 1):  # recorded, then replayed from the beginning
+                        found = compared(search(model, source, ours, forced), expected)
+                    used = fast_steps.works(model)
+                    row = {"check": name, "batch": rows, "search": method, "forced": forced is not None}
+                    print(json.dumps(row | {"recorded": capture, "kernels": used, **found}), flush=True)
+                    right = right and used and not found["different"]
+    return right
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    for name, size in (("width", 512), ("layers", 6), ("heads", 8), ("vocabulary", 32_000)):
+        parser.add_argument(f"--{name}", type=int, default=size)
+    args = parser.parse_args()
+    if not check(args.width, args.layers, args.heads, args.vocabulary, args.device):
+        raise SystemExit("fused steps differ from plain ones, or did not run: see above")
+    print("fused steps find what plain ones find")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""`regard serve` under load, on real sockets, from another process.
+
+    python benchmarks/serve_load.py load [--clients 64] [--seconds 120]
+    python benchmarks/serve_load.py overload [--seconds 30]
+    python benchmarks/serve_load.py slow [--sockets 500]
+    python benchmarks/serve_load.py throughput [--clients 32] [--seconds 10] [--turns 3] [--engines ctranslate2,torch] [--beam 1]
+
+- load: clients ask all facades in turn (LibreTranslate, DeepL, OpenAI with and without streaming, classify, tag, fill, embed),
+  as fast as answers come. Every answer is compared with the one that an idle server gave: texts must be equal, numbers within
+  1e-4. Only 200, and 503 with Retry-After, are right.
+- overload: ten times as many clients as the queue holds, none of which waits. Memory, what the accepted ones waited, and
+  how soon a client is answered when it is over.
+- slow: sockets that send a byte of their head every half second, beside one honest client.
+- throughput: clients with a sentence each, against a server that translates one request after the other, as LibreTranslate
+  does: the same server with batch_texts=1. Turns are taken in one run; ratios are medians over turns. `cpu_ms` are milliseconds
+  of processor that the server used for an answer, which other programs on the machine change little.
+
+One JSON line per case, then a table. On a busy machine only ratios and counts mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import math
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from serve_client import TEXTS, Answer, Client, Process, percentile, server, small_models
+
+BUNDLED = "tatoeba-en-de"
+TOLERANCE = 1e-4  # of probabilities and vectors
+IGNORED = ("id", "created")
+
+
+def requests() -> list[tuple[str, str, Any]]:
+    """Facade, path and body of everything that clients ask."""
+    found: list[tuple[str, str, Any]] = []
+    for number, text in enumerate(TEXTS):
+        masked = " ".join(["[MASK]", *text.split()[1:]])
+        prompt = {"model": "writer", "prompt": text, "max_tokens": 16, "seed": number}
+        found += [
+            ("libretranslate", "/translate", {"q": text, "source": "en", "target": "de"}),
+            ("libretranslate", "/translate", {"q": text, "source": "en", "target": "de", "alternatives": 2}),
+            ("deepl", "/v2/translate", {"text": [text, TEXTS[0]], "target_lang": "DE"}),
+            ("openai", "/v1/completions", prompt),
+            ("openai", "/v1/completions", {**prompt, "stream": True, "temperature": 0.7}),
+            ("openai", "/v1/completions", {**prompt, "temperature": 0, "n": 1, "logprobs": 1}),
+            ("plain", "/v1/classify", {"model": "sorter", "input": [text]}),
+            ("plain", "/v1/tag", {"model": "tagger", "input": [text]}),
+            ("plain", "/v1/fill", {"model": "reader", "input": [masked]}),
+            ("openai", "/v1/embeddings", {"model": "reader", "input": text}),
+        ]
+    return found
+
+
+def content(answer: Answer) -> Any:
+    """What an answer says, without what is new each time."""
+    if "event-stream" in answer.headers.get("content-type", ""):
+        lines = [line[6:] for line in answer.body.decode().split("\n\n") if line.startswith("data: {")]
+        return "".join(choice["text"] for line in lines for choice in json.loads(line)["choices"])
+    found = answer.json()
+    return {key: value for key, value in found.items() if key not in IGNORED} if isinstance(found, dict) else found
+
+
+def same(a: Any, b: Any) -> bool:
+    """Equal texts, and equal numbers but for rounding."""
+    if isinstance(a, float) or isinstance(b, float):
+        return isinstance(b, int | float) and isinstance(a, int | float) and math.isclose(a, b, abs_tol=TOLERANCE)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+async def run_load(found: Process, clients: int, seconds: float) -> dict[str, Any]:
+    asked = requests()
+    first = Client(found.port)
+    expected = []
+    for _, path, body in asked:
+        answer = await first.ask(path, body)
+        if answer.status != 200:
+            raise SystemExit(f"{path} {body} gave {answer.status} {answer.body[:300]!r}")
+        expected.append(content(answer))
+    begin, memory, files = time.monotonic(), found.memory(), found.files()
+    statuses: Counter[str] = Counter()
+    waits: dict[str, list[float]] = {}
+    wrong: list[str] = []
+
+    async def go(number: int) -> None:
+        client, draws = Client(found.port), random.Random(number)
+        while time.monotonic() - begin < seconds:
+            i = draws.randrange(len(asked))
+            facade, path, body = asked[i]
+            answer = await client.ask(path, body)
+            statuses[str(answer.status) if answer.status != 503 else f"503 {answer.headers.get('retry-after')!r}"] += 1
+            if answer.status == 200:
+                waits.setdefault(facade, []).append(answer.seconds)
+                if not same(content(answer), expected[i]):
+                    wrong.append(f"{path} {body}: {content(answer)}, not {expected[i]}"[:600])
+        client.close()
+
+    await asyncio.gather(*(go(number) for number in range(clients)))
+    first.close()
+    passed = time.monotonic() - begin
+    await asyncio.sleep(0.5)
+    every = [wait for many in waits.values() for wait in many]
+    return {
+        "mode": "load",
+        "clients": clients,
+        "seconds": round(passed, 1),
+        "answers": len(every),
+        "per_second": round(len(every) / passed, 1),
+        "statuses": dict(statuses),
+        "wrong": len(wrong),
+        "examples": wrong[:3],
+        "p50_ms": round(1000 * percentile(every, 0.5), 1),
+        "p99_ms": round(1000 * percentile(every, 0.99), 1),
+        "memory_mib": [round(memory), round(found.memory())],
+        "files": [files, found.files()],
+    }
+
+
+async def run_overload(
+    found: Process, clients: int, seconds: float, *, steady_clients: int = 16, steady_seconds: float = 3.0
+) -> dict[str, Any]:
+    first = Client(found.port)
+    body = {"q": TEXTS[2], "source": "en", "target": "de"}
+    expected = content(await first.ask("/translate", body))
+    steady = await run_closed(found, steady_clients, steady_seconds)
+    memory, peak = found.memory(), found.memory()
+    statuses: Counter[str] = Counter()
+    accepted: list[float] = []
+    late = wrong = 0
+    begin = time.monotonic()
+
+    async def go() -> None:
+        nonlocal late, wrong
+        client = Client(found.port)
+        while time.monotonic() - begin < seconds:
+            answer = await client.ask("/translate", body)
+            statuses[str(answer.status)] += 1
+            late += answer.status == 503 and "retry-after" not in answer.headers
+            if answer.status == 200:
+                accepted.append(answer.seconds)
+                wrong += content(answer) != expected
+        client.close()
+
+    async def watch() -> None:
+        nonlocal peak
+        while time.monotonic() - begin < seconds:
+            peak = max(peak, found.memory())
+            await asyncio.sleep(0.2)
+
+    await asyncio.gather(watch(), *(go() for _ in range(clients)))
+    over = time.monotonic()
+    while True:
+        answer = await first.ask("/translate", body)
+        if answer.status == 200 and answer.seconds < max(0.5, 5 * steady["p50_ms"] / 1000):
+            break
+        if time.monotonic() - over > 60:
+            break
+        await asyncio.sleep(0.05)
+    recovered = time.monotonic() - over
+    first.close()
+    return {
+        "mode": "overload",
+        "clients": clients,
+        "seconds": seconds,
+        "steady_per_second": steady["per_second"],
+        "accepted_per_second": round(len(accepted) / seconds, 1),
+        "statuses": dict(statuses),
+        "503_without_retry_after": late,
+        "wrong": wrong,
+        "p99_accepted_ms": round(1000 * percentile(accepted, 0.99)),
+        "memory_mib": [round(memory), round(peak), round(found.memory())],
+        "recovered_seconds": round(recovered, 2),
+    }
+
+
+async def run_closed(found: Process, clients: int, seconds: float, beam: int = 0) -> dict[str, Any]:
+    """Clients that translate a sentence each, again and again. `beam`: 0 is the model's own."""
+    waits: list[float] = []
+    more = {"beam": beam} if beam else {}
+    begin, before = time.monotonic(), found.processor_seconds()
+
+    async def go(number: int) -> None:
+        client = Client(found.port)
+        while time.monotonic() - begin < seconds:
+            text = TEXTS[(number + len(waits)) % len(TEXTS)]
+            answer = await client.ask("/translate", {"q": text, "source": "en", "target": "de", **more})
+            if answer.status != 200:
+                raise SystemExit(f"status {answer.status} {answer.body!r}")
+            waits.append(answer.seconds)
+        client.close()
+
+    await asyncio.gather(*(go(number) for number in range(clients)))
+    passed = time.monotonic() - begin
+    return {
+        "per_second": round(len(waits) / passed, 1),
+        "cpu_ms": round(1000 * (found.processor_seconds() - before) / len(waits), 2),
+        "p50_ms": round(1000 * percentile(waits, 0.5), 1),
+        "p99_ms": round(1000 * percentile(waits, 0.99), 1),
+    }
+
+
+async def run_slow(found: Process, sockets: int, receive_seconds: float) -> dict[str, Any]:
+    async def honest(seconds: float) -> list[float]:
+        client, waits, begin = Client(found.port), [], time.monotonic()
+        while time.monotonic() - begin < seconds:
+            answer = await client.ask("/translate", {"q": TEXTS[0], "source": "en", "target": "de"})
+            waits.append(answer.seconds if answer.status == 200 else math.inf)
+        client.close()
+        return waits
+
+    lifetimes: list[float] = []
+
+    async def dribble() -> None:
+        begin = time.monotonic()
+        reader, writer = await asyncio.open_connection("127.0.0.1", found.port)
+        with contextlib.suppress(OSError):
+            for byte in b"POST /translate HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 1000:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.5):
+                        while await reader.read(1000):
+                            pass
+                        break
+        lifetimes.append(time.monotonic() - begin)
+        writer.close()
+
+    await honest(receive_seconds / 10)
+    alone = await honest(receive_seconds / 2)
+    slow = asyncio.gather(*(dribble() for _ in range(sockets)))
+    await asyncio.sleep(receive_seconds / 10)
+    beside = await honest(receive_seconds / 2)
+    await slow
+    return {
+        "mode": "slow",
+        "sockets": sockets,
+        "honest_alone_ms": [round(1000 * percentile(alone, share), 1) for share in (0.5, 0.99)],
+        "honest_beside_ms": [round(1000 * percentile(beside, share), 1) for share in (0.5, 0.99)],
+        "honest_failed": sum(map(math.isinf, beside)),
+        "closed_after_s": [round(min(lifetimes), 1), round(max(lifetimes), 1)],
+        "receive_seconds": receive_seconds,
+    }
+
+
+async def run_throughput(clients: int, seconds: float, turns: int, engine: str, beam: int) -> list[dict[str, Any]]:
+    """Two servers, which take turns."""
+    cases = {"batches": {}, "one by one": {"batch_texts": 1, "wait_ms": 0}}
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
+    with contextlib.ExitStack() as stack:
+        options = ("--engine", engine, "--device", "cpu", "--no-page")
+        servers = {
+            name: stack.enter_context(server([BUNDLED], *options, limits=limits)) for name, limits in cases.items()
+        }
+        for process in servers.values():
+            await run_closed(process, 4, 1.0, beam)
+        for _ in range(turns):
+            for name, process in servers.items():
+                found[name].append(await run_closed(process, clients, seconds, beam))
+    rows = []
+    for name, several in found.items():
+        rows.append(
+            {
+                "mode": "throughput",
+                "engine": engine,
+                "beam": beam or "own",
+                "clients": clients,
+                "serving": name,
+                **{key: statistics.median(one[key] for one in several) for key in several[0]},
+            }
+        )
+    pairs = list(zip(found["batches"], found["one by one"], strict=True))
+    for row in rows:
+        row["ratio"] = round(statistics.median(a["per_second"] / b["per_second"] for a, b in pairs), 2)
+        row["cpu_ratio"] = round(statistics.median(b["cpu_ms"] / a["cpu_ms"] for a, b in pairs), 2)
+    return rows
+
+
+def table(rows: Sequence[dict[str, Any]]) -> None:
+    for row in rows:
+        print()
+        for key, value in row.items():
+            print(f"{key:24} {value}")
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=["load", "overload", "slow", "throughput"])
+    parser.add_argument("--clients", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0.0)
+    parser.add_argument("--sockets", type=int, default=500)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--queue", type=int, default=64, help="of overload: the clients are ten times as many")
+    parser.add_argument("--engines", default="ctranslate2,torch")
+    parser.add_argument("--beam", type=int, default=0, help="of throughput; 0: the model's own")
+    return parser.parse_args()
+
+
+def run(use: Callable[[Process], Awaitable[dict[str, Any]]], *words: str, **limits: Any) -> dict[str, Any]:
+    """One mode with all models served."""
+    with tempfile.TemporaryDirectory() as place:
+        folders = [f"{name}={folder}" for name, folder in small_models(Path(place)).items()]
+        with server([BUNDLED, *folders], *words, limits=limits) as found:
+            return asyncio.run(use(found))  # type: ignore[arg-type]
+
+
+def main() -> None:
+    asked = parsed()
+    if asked.mode == "load":
+        rows = [run(lambda found: run_load(found, asked.clients or 64, asked.seconds or 120))]
+    elif asked.mode == "overload":
+        clients = asked.clients or 10 * asked.queue
+        limits = {"queue": asked.queue, "connections": 2 * clients}
+        rows = [run(lambda found: run_overload(found, clients, asked.seconds or 30), **limits)]
+    elif asked.mode == "slow":
+        rows = [run(lambda found: run_slow(found, asked.sockets, 10.0), receive_seconds=10.0)]
+    else:
+        rows = []
+        for engine in asked.engines.split(","):
+            rows += asyncio.run(
+                run_throughput(asked.clients or 32, asked.seconds or 10, asked.turns, engine, asked.beam)
+            )
+    for row in rows:
+        print(json.dumps(row), flush=True)
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()

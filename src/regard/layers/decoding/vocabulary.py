@@ -1,0 +1,273 @@
+"""From states to logits, with what a search reads of them made small: for few rows in one kernel, for many in two.
+
+Besides the logits, each program leaves of the tokens that are its own: the largest logit and the sum of exponentials, from which
+whoever reads them has the normaliser; and the largest logits that are not forbidden, of groups of tokens, so that the likeliest
+tokens are found without reading all.
+"""
+
+# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportPossiblyUnboundVariable=false
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.layers.decoding.products import (
+    FEWEST,
+    MOST_CELLS,
+    Linear,
+    Norm,
+    around,
+    normalised,
+    tensors_of,
+    tile_product,
+    tiling,
+)
+from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, runs_on, tl
+
+NEVER = float("-inf")
+LOWEST = -1e30  # below all logits that are possible; what is subtracted must be finite
+GROUP = 64  # tokens of which maxima are known, where rows are many
+PART = 4096  # tokens that a program reads, where rows are many
+
+
+class Logits(NamedTuple):
+    """Logits of rows, -inf where forbidden, and what is known of every `group` tokens that follow each other."""
+
+    values: Float[Tensor, "N V"]
+    maxima: Float[Tensor, "N G"]  # of what is not forbidden
+    highest: Float[Tensor, "N P"]  # of parts of the vocabulary, forbidden or not
+    sums: Float[Tensor, "N P"]  # of exp(logit - highest)
+    group: int
+
+    def normaliser(self) -> Float[Tensor, "N 1"]:
+        """log Σ exp of all logits, forbidden or not."""
+        return (self.highest + self.sums.log()).logsumexp(-1, keepdim=True)
+
+
+def group_of(rows: int, inputs: int) -> int:
+    """How many tokens a program of `logits` has."""
+    cells = MOST_CELLS // (1 if rows <= 2 else 2)
+    return max(1, min(GROUP, cells // power_of_2(inputs))) if rows <= FEWEST else GROUP
+
+
+def logits(
+    x: Float[Tensor, "N D"],
+    linear: Linear,
+    norm: Norm | None,
+    banned: Int[Tensor, "N n"],
+    specials: int,
+    also: int,
+) -> Logits:
+    """Of norm(x). Forbidden are the tokens below `specials`, the token `also`, and each row's own, `banned`. In float32."""
+    rows, inputs = x.shape
+    outputs = len(linear.weight)
+    few, group = rows <= FEWEST, group_of(rows, inputs)
+    blocks = -(-outputs // group)
+    if not runs_on(x):
+        return _forbid(linear(x if norm is None else norm(x)).float(), banned, specials, also, group)
+    values = x.new_empty((rows, outputs), dtype=torch.float32)
+    maxima, highest, sums = (x.new_empty((rows, blocks), dtype=torch.float32) for _ in range(3))
+    weight, bias = linear
+    launch(
+        _one_by_one if few else _tiles,
+        (blocks,),
+        x,
+        weight,
+        weight if bias is None else bias,
+        *tensors_of(norm, x),
+        banned,
+        values,
+        maxima,
+        highest,
+        sums,
+        **around(x, linear, norm),
+        SPECIALS=specials,
+        ALSO=also,
+        BANNED=banned.shape[1],
+        **tiling(rows, inputs, group),
+    )
+    return Logits(values, maxima, highest, sums, group)
+
+
+def forbid(values: Float[Tensor, "N V"], banned: Int[Tensor, "N n"], specials: int, also: int) -> Logits:
+    """Of logits that are there, of any type: forbidden ones become -inf in place."""
+    if not runs_on(values):
+        return _forbid(values, banned, specials, also, GROUP)
+    rows, vocabulary = values.shape
+    parts, groups = -(-vocabulary // PART), -(-vocabulary // GROUP)
+    maxima = values.new_empty((rows, groups), dtype=torch.float32)
+    highest, sums = (values.new_empty((rows, parts), dtype=torch.float32) for _ in range(2))
+    launch(
+        _forbid_in_place,
+        (rows, parts),
+        values,
+        banned,
+        maxima,
+        highest,
+        sums,
+        VOCABULARY=vocabulary,
+        ALL_GROUPS=groups,
+        SPECIALS=specials,
+        ALSO=also,
+        BANNED=banned.shape[1],
+        GROUPS=PART // GROUP,
+        GROUP=GROUP,
+        num_warps=8,
+    )
+    return Logits(values, maxima, highest, sums, GROUP)
+
+
+def _forbid(values: Tensor, banned: Tensor, specials: int, also: int, group: int) -> Logits:
+    """What the kernels do, by torch's own operations."""
+    more = -values.shape[1] % group
+    parts = torch.nn.functional.pad(values.float(), (0, more), value=NEVER).unflatten(1, (-1, group))
+    highest = parts.amax(-1)
+    sums = (parts - highest[..., None].clamp(min=LOWEST)).exp().sum(-1)
+    values.scatter_(1, banned, NEVER)
+    values[:, :specials].fill_(NEVER)
+    values[:, also].fill_(NEVER)
+    maxima = torch.nn.functional.pad(values.float(), (0, more), value=NEVER).unflatten(1, (-1, group)).amax(-1)
+    return Logits(values, maxima, highest, sums, group)
+
+
+@jit
+def _forbid_in_place(
+    values,
+    banned,
+    maxima,
+    highest,
+    sums,
+    VOCABULARY: tl.constexpr,
+    ALL_GROUPS: tl.constexpr,
+    SPECIALS: tl.constexpr,
+    ALSO: tl.constexpr,
+    BANNED: tl.constexpr,
+    GROUPS: tl.constexpr,
+    GROUP: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    ready(EARLY)
+    row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = part * GROUPS + tl.arange(0, GROUPS)
+    place = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
+    there = place < VOCABULARY
+    raw = tl.load(values + row * VOCABULARY + place, mask=there, other=float("-inf"))
+    y = raw.to(tl.float32)
+    top = tl.max(tl.max(y, axis=1), axis=0)
+    total = tl.sum(tl.sum(tl.exp(y - tl.maximum(top, -1e30)), axis=1), axis=0)
+    gone = (place < SPECIALS) | (place == ALSO)
+    for i in tl.static_range(BANNED):
+        gone = gone | (place == tl.load(banned + row * BANNED + i))
+    never = tl.full((GROUPS, GROUP), float("-inf"), raw.dtype)
+    tl.store(values + row * VOCABULARY + place, never, mask=gone & there)
+    left = tl.max(tl.where(gone, float("-inf"), y), axis=1)
+    tl.store(maxima + row * ALL_GROUPS + group, left, mask=group < ALL_GROUPS)
+    at = row * tl.num_programs(1) + part
+    tl.store(highest + at, top)
+    tl.store(sums + at, total)
+
+
+@jit
+def _one_by_one(
+    x,
+    weight,
+    bias,
+    norm_weight,
+    norm_bias,
+    banned,
+    values,
+    maxima,
+    highest,
+    sums,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    BIAS: tl.constexpr,
+    NORM: tl.constexpr,
+    EPS: tl.constexpr,
+    SPECIALS: tl.constexpr,
+    ALSO: tl.constexpr,
+    BANNED: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    CELLS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    block, blocks = tl.program_id(0), tl.num_programs(0)
+    columns = block * COLUMNS + tl.arange(0, COLUMNS)
+    cells = tl.arange(0, CELLS)
+    there, whole = columns < OUTPUTS, cells < INPUTS
+    place = columns[:, None].to(tl.int64) * INPUTS + cells[None, :]
+    w = tl.load(weight + place, mask=there[:, None] & whole[None, :], other=0.0)
+    ready(EARLY)
+    for row in tl.static_range(ROWS):
+        z = tl.load(x + row * INPUTS + cells, mask=whole, other=0.0).to(tl.float32)
+        if NORM:
+            z = normalised(z, norm_weight, norm_bias, cells, whole, INPUTS, NORM, EPS)
+        y = tl.sum(w.to(tl.float32) * z[None, :], axis=1)
+        if BIAS:
+            y += tl.load(bias + columns, mask=there, other=0.0).to(tl.float32)
+        y = tl.where(there, y, float("-inf"))
+        top = tl.max(y, axis=0)
+        gone = (columns < SPECIALS) | (columns == ALSO)
+        for i in tl.static_range(BANNED):
+            gone = gone | (columns == tl.load(banned + row * BANNED + i))
+        left = tl.where(gone, float("-inf"), y)
+        tl.store(values + row * OUTPUTS + columns, left, mask=there)
+        tl.store(maxima + row * blocks + block, tl.max(left, axis=0))
+        tl.store(highest + row * blocks + block, top)
+        tl.store(sums + row * blocks + block, tl.sum(tl.exp(y - tl.maximum(top, -1e30)), axis=0))
+
+
+@jit
+def _tiles(
+    x,
+    weight,
+    bias,
+    norm_weight,
+    norm_bias,
+    banned,
+    values,
+    maxima,
+    highest,
+    sums,
+    rows_there,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    BIAS: tl.constexpr,
+    NORM: tl.constexpr,
+    EPS: tl.constexpr,
+    SPECIALS: tl.constexpr,
+    ALSO: tl.constexpr,
+    BANNED: tl.constexpr,
+    TILE: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    CELLS: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    block, blocks = tl.program_id(0), tl.num_programs(0)
+    columns = block * COLUMNS + tl.arange(0, COLUMNS)
+    rows = tl.arange(0, TILE)
+    present, there = rows < rows_there, columns < OUTPUTS
+    ready(EARLY)
+    y = tile_product(
+        x, weight, norm_weight, norm_bias, rows, present, columns,
+        INPUTS, OUTPUTS, NORM, EPS, TILE, COLUMNS, CELLS,
+    )  # fmt: skip
+    if BIAS:
+        y += tl.load(bias + columns, mask=there, other=0.0).to(tl.float32)[None, :]
+    y = tl.where(there[None, :], y, float("-inf"))
+    top = tl.max(y, axis=1)
+    gone = ((columns < SPECIALS) | (columns == ALSO))[None, :] & (rows >= 0)[:, None]
+    for i in tl.static_range(BANNED):
+        own = tl.load(banned + rows * BANNED + i, mask=present, other=0)
+        gone = gone | (columns[None, :] == own[:, None])
+    left = tl.where(gone, float("-inf"), y)
+    tl.store(values + rows[:, None] * OUTPUTS + columns[None, :], left, mask=present[:, None] & there[None, :])
+    at = rows * blocks + block
+    tl.store(maxima + at, tl.max(left, axis=1), mask=present)
+    tl.store(highest + at, top, mask=present)
+    finite = tl.maximum(top, -1e30)
+    tl.store(sums + at, tl.sum(tl.exp(y - finite[:, None]), axis=1), mask=present)

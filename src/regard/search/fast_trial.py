@@ -1,0 +1,74 @@
+"""A step made of few kernels against the model's own, for the search that is under way: states, logits, and what is written.
+
+Kernels that were never run on a kind of GPU can be wrong there and nowhere else. States and logits are compared up to rounding.
+What is then written depends on near ties, so it is compared from the same logits, by kernels and by the rule's own operations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.layers.attention.cache import CacheState
+from regard.layers.decoding import triton_here
+from regard.layers.decoding.vocabulary import Logits
+
+TOLERANCE = {torch.float32: 0.01}  # mean difference, as a part of the mean size
+TOLERANCE_OF_16_BITS = 0.1
+EXACTLY = 1e-3  # of sums of the same logits, as a part of their size
+
+
+def is_right(steps: Any, work: Any, memory: Any, state: CacheState) -> bool | None:
+    """Whether all agrees; None where there is nothing to compare: no sentence is open, or the model gives no numbers.
+
+    `steps`: a FastSteps. Caches are written, as the next step will write them again; nothing else changes.
+    """
+    here = ~work.done  # rows that are done may have gone on beyond what means something
+    recent = steps.constraints.read(work.live.tokens, work.at)
+    expected = steps.model.step(recent.token, memory, state)[0]
+    if not bool(here.any() & expected[here].isfinite().all()):
+        return None
+    most = TOLERANCE.get(steps.decoder.embedding.dtype, TOLERANCE_OF_16_BITS)
+    if not close(steps.states(work, memory, state)[here], expected[here], most):
+        return False
+    if not steps.ranks:
+        return True
+    found: Logits = steps.logits(work, memory, state)
+    values, norm = (one.unflatten(0, work.live.total.shape)[here].float() for one in (found.values, found.normaliser()))
+    raw: Tensor = steps.model.output.logits(expected).float()
+    plain = torch.zeros_like(raw)
+    span, none = work.live.log_probs.shape[-1], work.forced[:, :0]
+    steps.constraints.apply(plain, recent, work.live.tokens, work.at, span, none, work.given)
+    raw, allowed = raw[here], plain[here] == 0
+    if not (torch.equal(values > -torch.inf, allowed) and close(values[allowed], raw[allowed], most)):
+        return False
+    if not close(norm, raw.logsumexp(-1, keepdim=True), most, least=1.0):
+        return False
+    return not triton_here.runs_on(values) or _writes_right(steps, work, found, state)
+
+
+def close(found: Tensor, expected: Tensor, most: float, least: float = 0.0) -> bool:
+    """Whether they are apart by no more than a part of what they are, or of `least`; false where one is no number."""
+    apart = (found.float() - expected.float()).abs().mean()
+    return bool(apart <= most * expected.float().abs().mean().clamp(min=least))
+
+
+def _writes_right(steps: Any, work: Any, found: Logits, state: CacheState) -> bool:
+    """What is written from these logits, by kernels and otherwise, each with tensors of its own."""
+    results = []
+    for extend in (steps.extend, steps.extend_plainly):
+        own = dataclasses.replace(state, hidden=state.hidden.clone(), positions=state.positions.clone())
+        results.append(extend(work.clone(), found, own))
+    (ours, our_state), (theirs, their_state) = results
+    same = [(ours.at, theirs.at), (ours.done, theirs.done), (ours.broken, theirs.broken)]
+    lives = theirs.live.total > -torch.inf  # of others nothing is read
+    same += [(our_state.positions, their_state.positions), (our_state.hidden[lives], their_state.hidden[lives])]
+    sums = [(ours.live.total, theirs.live.total)]
+    if hasattr(ours, "pool"):
+        sums.append((ours.pool.score, theirs.pool.score))
+    return all(torch.equal(one, other) for one, other in same) and all(
+        torch.allclose(one, other, rtol=EXACTLY, atol=EXACTLY) for one, other in sums
+    )

@@ -1,0 +1,1 @@
+"""Trained models behind interfaces that people already use."""

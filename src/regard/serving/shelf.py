@@ -1,0 +1,192 @@
+"""The models that a server has: known by name from the start, loaded when first asked for, put back when too many are loaded."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from regard.core.errors import ConfigError, ModelError
+from regard.core.visible_text import visible
+from regard.tasks.guarding import Guard
+from regard.tasks.pretrained import BUNDLED, capabilities_of, find_model, load
+from regard.tasks.run_files import read_config
+from regard.tasks.translation import Translator
+
+if TYPE_CHECKING:
+    from regard.engines.ctranslate2_limits import Asked
+    from regard.tasks.translation import Engine
+
+Task = Literal["translation", "language", "classification", "tagging", "masked", "vectors"]
+TASKS: dict[str, Task] = {
+    "translates": "translation",
+    "continues": "language",
+    "classifies": "classification",
+    "tags": "tagging",
+    "fills": "masked",
+    "embeds": "vectors",
+}
+MOST_MODELS = 64
+GUARD = Guard()
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # goes into addresses, answers and metrics
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Served:
+    """One model: what is known of it without its weights, and how to have it."""
+
+    name: str
+    folder: Path
+    task: Task
+    config: dict[str, Any] = dataclasses.field(repr=False)
+    shelf: Shelf = dataclasses.field(repr=False)
+
+    @property
+    def source_language(self) -> str:
+        """The code of the language that a translator reads; empty where its run does not say."""
+        return self._language("source_language")
+
+    @property
+    def target_language(self) -> str:
+        return self._language("target_language")
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of a classifier or a tagger."""
+        labels = self.config.get("labels")
+        return tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else ()
+
+    @property
+    def two_texts(self) -> bool:
+        """Whether a classifier reads two texts at once."""
+        return self.config.get("two_texts") is True
+
+    def _language(self, name: str) -> str:
+        value = self.config.get("data", {}).get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def load(self) -> Any:
+        """The model as its task has it (Translator, TextModel, ...). Waits for the weights where they are not there yet."""
+        return self.shelf.load(self)
+
+
+class Shelf:
+    """Served models by name. At most `most_loaded` of them have their weights in memory (0: no bound).
+
+    A model that is put back while it is worked with stays in memory until that work is done.
+    """
+
+    def __init__(self, read: Callable[[Path], Any], most_loaded: int = 0):
+        """`read` loads the model of a folder."""
+        self.models: dict[str, Served] = {}
+        self.most_loaded = most_loaded
+        self.on_load: list[Callable[[Served], None]] = []  # told when a model's weights were read
+        self._read = read
+        self._loaded: OrderedDict[str, Any] = OrderedDict()
+        self._lock = threading.Lock()
+        self._loading: dict[str, threading.Lock] = {}
+
+    @classmethod
+    def open(
+        cls,
+        folders: Sequence[str | Path] = (),
+        *,
+        device: str = "auto",
+        engine: Engine = "auto",
+        compute: Asked = "auto",
+        most_loaded: int = 0,
+        guard: Guard | None = GUARD,
+    ) -> Shelf:
+        """The models of run folders (`DIR`, or `NAME=DIR`); without any, the bundled one. Configurations are read, weights not.
+
+        `guard` takes care that translators answer with translations: see docs/decoding.md.
+        """
+        if len(folders) > MOST_MODELS:
+            raise ConfigError("serve", f"{len(folders)} folders are given", f"Give at most {MOST_MODELS}")
+        if most_loaded < 0:
+            raise ConfigError("--most-loaded", f"{most_loaded} is negative", "Give 0 for no bound, or a number")
+
+        def read(folder: Path) -> Any:
+            model = load(folder, device, engine=engine, compute=compute)
+            return model.guarded(guard) if isinstance(model, Translator) else model
+
+        shelf = cls(read, most_loaded)
+        for given in folders or [BUNDLED]:
+            shelf.put(given)
+        return shelf
+
+    def put(self, given: str | Path) -> Served:
+        """Puts a model on the shelf that is given as `DIR` or `NAME=DIR`."""
+        return self.add(*_named(given))
+
+    def add(self, name: str, folder: Path) -> Served:
+        """Puts the model of a folder on the shelf. A wrong folder, and a name that is taken, are errors."""
+        config = read_config(folder)
+        capabilities = capabilities_of(config["model"])
+        task: Task | None = next((task for capability, task in TASKS.items() if capability in capabilities), None)
+        if task is None:
+            what = f"a model that only {', '.join(sorted(capabilities)) or 'trains'} cannot be served"
+            raise ModelError(folder, what, f"Give models for {', '.join(TASKS.values())}")
+        if not NAME.fullmatch(name):
+            what = f"{visible(name, 60)!r} cannot be a model's name"
+            raise ConfigError("serve", what, "Give one of letters, digits, dots, hyphens and underscores: NAME=DIR")
+        if name in self.models:
+            what = f"two models are called {name!r}: {self.models[name].folder} and {folder}"
+            raise ConfigError("serve", what, "Give one of them a name: NAME=DIR")
+        self.models[name] = Served(name, folder, task, config, self)
+        return self.models[name]
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self.models.values())
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def of(self, task: Task) -> list[Served]:
+        """All models for a task, in the order in which they were given."""
+        return [served for served in self if served.task == task]
+
+    def get(self, name: str) -> Served | None:
+        return self.models.get(name)
+
+    @property
+    def loaded(self) -> list[str]:
+        """The names of the models whose weights are in memory, the one used last at the end."""
+        with self._lock:
+            return list(self._loaded)
+
+    def load(self, served: Served) -> Any:
+        """The model of an entry: loaded once, even where several threads ask at the same time."""
+        with self._lock:
+            if served.name in self._loaded:
+                self._loaded.move_to_end(served.name)
+                return self._loaded[served.name]
+            waiting = self._loading.setdefault(served.name, threading.Lock())
+        with waiting:
+            with self._lock:
+                if served.name in self._loaded:
+                    return self._loaded[served.name]
+            model = self._read(served.folder)
+            with self._lock:
+                self._loaded[served.name] = model
+                while self.most_loaded and len(self._loaded) > self.most_loaded:
+                    self._loaded.popitem(last=False)
+        for tell in self.on_load:
+            tell(served)
+        return model
+
+
+def _named(given: str | Path) -> tuple[str, Path]:
+    """`NAME=DIR`, or a folder, whose name is the model's. A folder with = in its path that exists is a folder."""
+    text = str(given)
+    name, sign, rest = text.partition("=")
+    if sign and not Path(text).exists() and "/" not in name:
+        return name, find_model(rest or None)
+    if text == BUNDLED and not Path(text).exists():
+        return BUNDLED, find_model(BUNDLED)
+    folder = Path(given)
+    return folder.resolve().name if folder.exists() else folder.name, folder

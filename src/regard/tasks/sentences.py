@@ -1,0 +1,65 @@
+"""The sentences of texts, as tokens: what a translator searches for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from regard.core.errors import DataError, ModelError
+from regard.data.tokenizers import TokenizerPair
+from regard.tasks.lines import Habits, Sentence, split_line
+
+MAX_LINE_CHARACTERS = 100_000
+
+
+def sentences_of(
+    texts: Sequence[str],
+    tokenizers: TokenizerPair,
+    habits: Habits,
+    limit: int | None,
+    prefixes: Sequence[str] | None,
+    leads: list[list[int]],
+    first_line: int,
+) -> list[Sentence]:
+    """The sentences to translate: whole texts, but those of several lines or longer than usual are split.
+
+    No sentence is longer than `limit`, EOS included. `leads` are tokens before each text's sentences. Errors count texts from
+    `first_line`.
+    """
+    for number, text in enumerate(texts, start=first_line):
+        if isinstance(text, str) and len(text) > MAX_LINE_CHARACTERS:
+            raise DataError(
+                f"line {number}", f"it has {len(text):,} characters, more than {MAX_LINE_CHARACTERS:,}", "Split it"
+            )
+    if any(not isinstance(text, str) for text in texts):
+        raise DataError("texts", "they are not all texts", "Give a list of str")
+    ids = tokenizers.source.encode(list(texts))
+    usual = habits.usual_length
+    hard = limit - 1 - max(map(len, leads), default=0) if limit is not None else 0
+    most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
+    sentences: list[Sentence] = []
+    for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
+        if not tokens:
+            continue
+        forced = bool(prefixes and prefixes[line])
+        long = (usual and len(tokens) > usual) or (hard and len(tokens) > hard)
+        if not forced and (habits.one_sentence or "\n" in text or long):
+            sentences += split_line(line, text, most, lambda part: len(tokenizers.source.encode([part])[0]))
+        else:
+            sentences.append(Sentence(line, text, "", ids=tokens))
+    parts = [s for s in sentences if not s.ids]  # of lines that were split
+    for part, tokens in zip(parts, tokenizers.source.encode([s.text for s in parts]), strict=True):
+        part.ids = tokens
+    for sentence in sentences:
+        tokens = sentence.ids
+        sentence.ids = leads[sentence.line] + tokens
+        if limit is not None and len(sentence.ids) + 1 > limit:
+            raise ModelError(
+                f"line {first_line + sentence.line}",
+                f"a sentence of {len(tokens)} tokens is beyond the model's limit of {limit - 1}",
+                "Split it",
+            )
+    if prefixes:
+        forced_ids = tokenizers.target.encode([prefixes[s.line] for s in sentences])
+        for sentence, tokens in zip(sentences, forced_ids, strict=True):
+            sentence.prefix = tokens
+    return sentences

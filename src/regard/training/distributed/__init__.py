@@ -1,0 +1,1 @@
+"""Several processes that train one model together, each with a part of every batch."""

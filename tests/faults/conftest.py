@@ -1,0 +1,16 @@
+"""What these tests take from others: injected errors of file operations, and runs as real processes."""
+
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+sys.path += [str(TESTS / "unit" / "training"), str(TESTS / "system")]
+
+import pytest  # noqa: E402
+from runs import serving  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def fork_server():
+    with serving() as server:
+        yield server

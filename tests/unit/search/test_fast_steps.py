@@ -1,0 +1,308 @@
+"""Steps made of few kernels find what the plain steps find: by the kernels' references, by Triton's interpreter, and on a GPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import counted_steps
+import pytest
+import torch
+from fast_cases import MODEL_SETTINGS, OTHERS, SEARCHES, SMALL, compare, make, plainly, same, texts
+from tape import Tape
+
+from regard.core.errors import ModelError
+from regard.core.types import pad_rows
+from regard.layers.decoding import decoder, triton_here
+from regard.models import decoder_parts
+from regard.search import SearchConfig, fast_steps, fused_reading, replay, search, search_many
+from regard.search.constraints import Constraints
+
+torch.set_num_threads(1)
+HERE = Path(__file__).parent
+MANY = {**SEARCHES, **OTHERS}
+FEW, MANY_ROWS = (
+    (64, False),
+    (0, True),
+)  # up to how many rows products are in kernels, and whether texts have beginnings
+# every model with two searches, and every search with several models
+CASES = [
+    *(
+        (name, list(SEARCHES)[(i + j) % len(SEARCHES)], *how)
+        for i, name in enumerate(MODEL_SETTINGS)
+        for j, how in ((0, FEW), (2, MANY_ROWS))
+    ),
+    *((name, other, *how) for name in ("pre", "gpt") for other in OTHERS for how in (FEW, MANY_ROWS)),
+]
+
+
+@pytest.fixture(autouse=True)
+def _warned_afresh() -> None:
+    fast_steps._warn.cache_clear()
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fast_steps, "DEVICES", {"cpu"})
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize(("name", "method", "few", "forced"), CASES)
+def test_the_same_is_found(monkeypatch, name: str, method: str, few: int, forced: bool) -> None:
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", few)
+    compare(make(name), MANY[method], rows=3, forced=forced)
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize(("name", "method"), [("pre", "beam"), ("post", "greedy"), ("gpt", "beam, exact")])
+def test_recorded_steps_and_slots(monkeypatch, name: str, method: str) -> None:
+    """Sentences enter and leave, with forced prefixes, while steps are replayed."""
+    monkeypatch.setitem(replay.CAPTURES, "cpu", Tape)
+    Tape.recorded = Tape.replayed = 0
+    model, config, sources = make(name), SEARCHES[method], texts(9, 3)
+    forced = [[4 + i % 5] * (i % 3) for i in range(9)]
+    expected = [search(model, pad_rows([s]), plainly(config), [f])[0] for s, f in zip(sources, forced, strict=True)]
+    found = dict(search_many(model, sources, config, forced, rows=4))
+    same([found[i] for i in range(9)], expected)
+    assert Tape.replayed
+    assert not replay._kept(model).refused
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_a_model_without_residual_connections() -> None:
+    """Its texts tie too often for beams."""
+    settings = MODEL_SETTINGS["pre"] | {"residual": False}
+    for norm in ("pre", "post"):
+        MODEL_SETTINGS["bare"] = settings | {"norm": norm}
+        compare(make("bare"), SEARCHES["greedy"], rows=3)
+        del MODEL_SETTINGS["bare"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"relative": "rotary"}, {"normalise": "batch"}, {"activation": "swiglu"}, {"positions": "fraction"}],
+)
+def test_other_models_go_their_own_way(monkeypatch, settings: dict) -> None:
+    monkeypatch.setattr(fast_steps, "DEVICES", {"cpu"})
+    monkeypatch.setitem(MODEL_SETTINGS, "other", MODEL_SETTINGS["pre"] | settings)
+    model = make("other")
+    assert decoder_parts.decoder_parts(model, 10) is None
+    source = pad_rows(texts(2, 1))
+    same(search(model, source, SEARCHES["beam"]), search(model, source, plainly(SEARCHES["beam"])))
+    assert model not in fast_steps._TRIED
+    assert decoder_parts.decoder_parts(make("pre"), 10) is not None
+    assert decoder_parts.decoder_parts(make("pre"), 5000) is None  # more than there are positions tabled
+    assert decoder_parts.decoder_parts(make("pre").train(), 10) is None
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_it_can_be_switched_off_and_is_off_on_a_cpu(monkeypatch) -> None:
+    model, source = make("pre"), pad_rows(texts(2, 1))
+    config = SEARCHES["beam"]
+    search(model, source, dataclasses.replace(config, fused=False))
+    search(model, source, dataclasses.replace(config, coverage=0.2))  # needs the weights of attention
+    with torch.autocast("cpu", torch.bfloat16, enabled=False):
+        search(model, source, dataclasses.replace(config, fused=False))
+    assert model not in fast_steps._TRIED
+    monkeypatch.setattr(fast_steps, "DEVICES", {"cuda"})
+    search(model, source, config)
+    assert model not in fast_steps._TRIED
+    monkeypatch.setattr(fast_steps, "DEVICES", {"cpu"})
+    search(model, source, config)
+    assert fast_steps.works(model)
+    fast_steps.forget(model)
+    assert model not in fast_steps._TRIED
+
+
+def faulty(function, after: int = 0, factor: float = 1.0):
+    """A function that raises from some call on, or whose result is wrong."""
+    calls = []
+
+    def called(*arguments, **named):
+        calls.append(1)
+        if after and len(calls) >= after:
+            raise RuntimeError("no compiler")
+        found = function(*arguments, **named)
+        return found._replace(values=found.values * factor) if isinstance(found, tuple) else found * factor
+
+    return called
+
+
+FAULTS = {
+    "does not run": (decoder, "attend_cache", {"after": 1}),
+    "does not run later": (decoder, "attend_cache", {"after": 13}),
+    "logits do not run": (fast_steps, "logits", {"after": 4}),
+    "wrong states": (decoder, "attend_cache", {"factor": 1.5}),
+    "wrong logits": (fast_steps, "logits", {"factor": 1.2}),
+}
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("method", ["beam", "greedy"])
+def test_kernels_that_do_not_work_are_left_out(monkeypatch, caplog, fault: str, method: str) -> None:
+    model, source, config = make("pre"), pad_rows(texts(3, 1)), SEARCHES[method]
+    where, name, how = FAULTS[fault]
+    monkeypatch.setattr(where, name, faulty(getattr(where, name), **how))
+    for _ in range(2):
+        same(search(model, source, config), search(model, source, plainly(config)))
+    assert fast_steps.failed(model)
+    assert not fast_steps.works(model)
+    (record,) = caplog.records
+    assert ("no compiler" if "run" in fault else "do not find here") in record.getMessage()
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("fault", ["bans", "sums", "places", "masks"])
+def test_kernels_that_write_wrong_things_are_left_out(monkeypatch, caplog, fault: str) -> None:
+    model, source, config = make("pre"), pad_rows(texts(3, 1)), SEARCHES["beam"]
+    extend, read = fast_steps.FastSteps.extend_plainly, fused_reading.read
+
+    def faulty_extend(self, work, found, state):
+        new, state = extend(self, work, found, state)
+        if fault == "sums":
+            new.live.total[:, 0] -= 0.1
+        if fault == "places":
+            new.at[0] += 1
+        if fault == "masks":
+            state.hidden[0, 1, 0] = -torch.inf
+        return new, state
+
+    def faulty_read(*arguments):
+        x, bans = read(*arguments)
+        return x, bans if fault != "bans" else bans + 9
+
+    monkeypatch.setattr(fast_steps.FastSteps, "extend", faulty_extend)
+    monkeypatch.setattr(fused_reading, "read", faulty_read)
+    monkeypatch.setattr(triton_here, "runs_on", lambda tensor: True)  # what is written is compared where kernels do it
+    same(search(model, source, config), search(model, source, plainly(config)))
+    assert fast_steps.failed(model)
+    assert "do not find here" in caplog.text
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_what_cannot_be_compared_is_not_trusted() -> None:
+    """Of a model whose states are no numbers, steps are plain, and the search says what is wrong."""
+    model, source = make("pre"), pad_rows(texts(3, 1))
+    with torch.no_grad():
+        model.decoder_norm.weight[0] = float("nan")
+    with pytest.raises(ModelError, match="not numbers"):
+        search(model, source, SEARCHES["beam"])
+    assert not fast_steps.works(model)
+    assert not fast_steps.failed(model)
+
+
+@pytest.mark.parametrize(
+    ("device", "changes", "why"),
+    [
+        ("cuda", {}, "not for this device, cpu"),
+        ("cpu", {"coverage": 0.2}, "which coverage needs"),
+        ("cpu", {"model": "lstmlm"}, "no such kernels for this LSTMLM"),
+        ("cpu", {"fused": False}, ""),
+    ],
+)
+def test_one_warning_says_why_steps_are_plain(monkeypatch, caplog, device: str, changes: dict, why: str) -> None:
+    monkeypatch.setattr(fast_steps, "DEVICES", {device})
+    changes = dict(changes)
+    name = changes.pop("model", "transformer")
+    monkeypatch.setitem(MODEL_SETTINGS, "other", {"name": name, **({} if name == "lstmlm" else SMALL)})
+    model, source = make("other"), pad_rows(texts(2, 1))
+    config = dataclasses.replace(SEARCHES["beam"], **changes)
+    for _ in range(2):
+        search(model, source, config)
+    assert [why in record.getMessage() for record in caplog.records] == ([True] if why else [])
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_autocast_and_watched_modules_take_the_models_own_steps(caplog) -> None:
+    model, source = make("pre"), pad_rows(texts(2, 1))
+    with torch.autocast("cpu", torch.float16):
+        assert fast_steps._missing(Constraints(SEARCHES["beam"], torch.device("cpu")), torch.device("cpu"))
+    seen = []
+    hook = model.decoder[0].feedforward.register_forward_hook(lambda *arguments: seen.append(1))
+    search(model, source, SEARCHES["beam"])
+    assert seen
+    assert model not in fast_steps._TRIED
+    hook.remove()
+    search(model, source, SEARCHES["beam"])
+    assert fast_steps.works(model)
+    assert decoder_parts.decoder_parts(make("pre").double(), 10) is None
+
+
+# the plain step of the base Transformer takes 173 operations, and 221 with a beam
+@pytest.mark.parametrize(
+    ("shape", "rows", "beam", "most"),
+    [("base", 1, 1, 51), ("base", 1, 4, 52), ("base", 64, 1, 77), ("base", 512, 4, 78), ("gpt2", 1, 1, 63)],
+)
+def test_a_step_is_so_many_operations(shape: str, rows: int, beam: int, most: int) -> None:
+    found = counted_steps.count(shape, rows, beam, min_length=3)
+    assert found.total() <= most, dict(found)
+    assert found.total() < counted_steps.count(shape, rows, beam, fused=False).total() / 2
+
+
+def interpreted(script: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, HERE / script, *words],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("Triton's interpreter does not get on with this numpy")
+    return done.stdout.strip() or done.stderr
+
+
+@pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
+def test_the_kernels_of_search_by_tritons_interpreter() -> None:
+    assert interpreted("fused_cases.py") == "equal"
+
+
+@pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
+@pytest.mark.parametrize("pair", ["pre/beam", "post/greedy", "gpt, few biases/beam, no loops"])
+def test_whole_searches_by_tritons_interpreter(pair: str) -> None:
+    assert interpreted("fast_cases.py", pair) == "same"
+
+
+@pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
+@pytest.mark.parametrize("early", [False, True])
+def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
+    from compiled_for import compile_steps, resources
+
+    cases = [("base", 1, 1, 32), ("base", 1, 4, 512), ("base", 4, 5, 48), ("base", 512, 4, 32), ("gpt2", 64, 1, 64)]
+    launches = compile_steps(cases, early=early)
+    assert {"_read", "_join", "_one_by_one", "_tiles", "_extend", "_write_likeliest"} <= set(launches.count)
+    for what, (compiled, _) in launches.done.items():
+        assert resources(compiled.asm["cubin"])["STACK"] == 0, what
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("name", "method", "few", "_forced"), CASES)
+def test_the_same_is_found_on_a_gpu(monkeypatch, name: str, method: str, few: int, _forced: bool) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", few)
+    model, config, sources = make(name).cuda(), MANY[method], texts(9, 3)
+    forced = [[4 + i % 5] * (i % 3) for i in range(9)]
+    off = dataclasses.replace(config, fused=False)
+    expected = [search(model, pad_rows([s]).to("cuda"), off, [f])[0] for s, f in zip(sources, forced, strict=True)]
+    for _ in range(2):
+        found = dict(search_many(model, sources, config, forced, rows=4))
+        same([found[i] for i in range(9)], expected, apart=1e-4)
+    assert fast_steps.works(model)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("rows", [1, 9, 70])
+def test_states_of_16_bits_on_a_gpu(rows: int, beam: int) -> None:
+    model = make("pre").to("cuda", torch.bfloat16)
+    config = SearchConfig(beam=beam, max_length=14, min_length=14, max_extra=20, fused=True)
+    source = pad_rows(texts(rows, 3)).to("cuda")
+    found, plain = (search(model, source, one) for one in (config, dataclasses.replace(config, fused=False)))
+    assert fast_steps.works(model)
+    scores = [[lists[0].score for lists in both] for both in (found, plain)]
+    torch.testing.assert_close(torch.tensor(scores[0]), torch.tensor(scores[1]), rtol=0.05, atol=0.3)

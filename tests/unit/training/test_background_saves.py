@@ -1,0 +1,107 @@
+"""Checkpoints in the background: what is written is what was there when it was asked for, one after the other."""
+
+import threading
+
+import pytest
+import torch
+
+from regard.core.files import sha256_of
+from regard.training.background_saves import BackgroundSaves
+from regard.training.checkpoint import Checkpoints
+
+
+def content(weights, progress) -> dict:
+    return {
+        "weights": weights,
+        "optimizer": {"w/exp_avg": weights["w"] * 2},
+        "average": weights,
+        "carried": weights,
+        "state": {"progress": progress},
+    }
+
+
+@pytest.fixture
+def held(tmp_path, monkeypatch):
+    """Saves that wait for a gate before they write anything."""
+    gate, began = threading.Event(), []
+    save = Checkpoints.save
+
+    def slow(checkpoints, step, **given):
+        began.append(step)
+        assert gate.wait(20)
+        save(checkpoints, step, **given)
+
+    monkeypatch.setattr(Checkpoints, "save", slow)
+    saves = BackgroundSaves(Checkpoints(tmp_path / "c"))
+    yield saves, gate, began
+    gate.set()
+    saves.close()
+
+
+def test_what_is_written_is_what_was_there_while_training_changes_it(held, tmp_path):
+    saves, gate, _ = held
+    weights, progress = {"w": torch.arange(1000.0), "t": torch.arange(12.0).reshape(3, 4).T}, {"step": 7, "loss": [0.5]}
+    saves.save(7, **content(weights, progress))
+    for tensor in weights.values():  # as the next steps do, in place
+        tensor.mul_(-3)
+    progress["step"] = 8
+    progress["loss"].append(1.0)
+    gate.set()
+    saves.settle()
+    loaded = Checkpoints(tmp_path / "c").load(7)
+    for found in (loaded.weights, loaded.average, loaded.carried):
+        assert found is not None
+        assert torch.equal(found["w"], torch.arange(1000.0))
+        assert torch.equal(found["t"], torch.arange(12.0).reshape(3, 4).T)
+    assert torch.equal(loaded.optimizer["w/exp_avg"], torch.arange(1000.0) * 2)
+    assert loaded.state["progress"] == {"step": 7, "loss": [0.5]}
+
+
+def test_files_are_those_of_a_save_that_waits(tmp_path):
+    weights = {"w": torch.randn(33)}
+    Checkpoints(tmp_path / "plain").save(3, **content(weights, {"step": 3}))
+    saves = BackgroundSaves(Checkpoints(tmp_path / "c"))
+    saves.save(3, **content(weights, {"step": 3}))
+    saves.save_best(weights, {"step": 3})
+    saves.settle()
+    saves.close()
+    for path in (tmp_path / "plain" / "step-000000003").iterdir():
+        assert sha256_of(path) == sha256_of(tmp_path / "c" / "step-000000003" / path.name)
+    assert torch.equal(Checkpoints(tmp_path / "c").best()["w"], weights["w"])
+
+
+def test_the_next_copy_is_taken_when_the_last_is_on_the_disk(held):
+    saves, gate, began = held
+    weights = {"w": torch.zeros(3)}
+    saves.save(1, **content(weights, {}))
+    second = threading.Thread(target=lambda: saves.save(2, **content(weights, {})))
+    second.start()
+    second.join(0.2)
+    assert second.is_alive()  # it waits, and holds no copy
+    assert began == [1]
+    gate.set()
+    second.join(20)
+    saves.settle()
+    assert began == [1, 2]
+    assert saves.checkpoints.steps() == [2, 1]
+
+
+def test_closing_waits_and_says_nothing(held, monkeypatch):
+    saves, gate, _ = held
+    monkeypatch.setattr(Checkpoints, "save_best", lambda *_: 1 / 0)
+    saves.save(1, **content({"w": torch.zeros(3)}, {}))
+    saves.save_best({"w": torch.zeros(3)}, {})
+    gate.set()
+    saves.close()  # of a run that already ends with an error of its own
+    assert saves.checkpoints.steps() == [1]
+    saves.check()
+
+
+def test_an_error_is_raised_once_at_the_next_look(tmp_path, monkeypatch):
+    saves = BackgroundSaves(Checkpoints(tmp_path))
+    monkeypatch.setattr(Checkpoints, "save_best", lambda *_: 1 / 0)
+    saves.save_best({"w": torch.zeros(3)}, {})
+    with pytest.raises(ZeroDivisionError):
+        saves.settle()
+    saves.settle()
+    saves.close()
