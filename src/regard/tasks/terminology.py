@@ -126,15 +126,13 @@ class _Prepared:
 def satisfied(glossary: Glossary, source: str, translation: str) -> tuple[int, int]:
     """How many of a sentence's terms are in a translation, in any form, and how many there are."""
     wanted = glossary.wanted(source)
-    return sum(any(_has(translation, form) for form in one.forms or (one.source,)) for one in wanted), len(wanted)
+    forms = [[f for form in one.forms for f in (form, form[:1].upper() + form[1:])] or [one.source] for one in wanted]
+    return sum(any(_has(translation, form) for form in some) for some in forms), len(wanted)
 
 
 def _has(text: str, form: str) -> bool:
     begin, end = (r"(?<!\w)" if form[0].isalnum() else ""), (r"(?!\w)" if form[-1].isalnum() else "")
-    first = form[0] if form[0] == form[0].upper() else f"[{re.escape(form[0] + form[0].upper())}]"
-    if len(form[0].upper()) > 1 or form[0] == form[0].upper():
-        first = re.escape(form[0])
-    return re.search(begin + first + re.escape(form[1:]) + end, text) is not None
+    return re.search(begin + re.escape(form) + end, text) is not None
 
 
 def _beam(settings: SearchConfig, sentence: Sentence) -> int:
