@@ -23,13 +23,25 @@ from regard.core.specials import SPECIALS
 from regard.data.addresses import is_path
 from regard.data.prepared import Shelf, from_home, read_plain, write_plain
 from regard.data.reading import PairReader, open_pairs, read_lines
+from regard.data.reading.backwards import Backwards
 from regard.data.split import Division, Pairs, PairStream, SplitBy, divide, gathered
 from regard.data.survey import FileStream, FilterConfig, Survey, Text, sample_mask, survey
 
 IN_MEMORY = 64 << 20  # bytes of text
 PACKED = (".gz", ".xz", ".zst", ".parquet")  # about a quarter of what they hold
 _SIDES = tuple(f"{part}{side}" for part in ("", "valid_", "test_") for side in ("src", "tgt", "pairs"))
-_OF_PAIRS = {*_SIDES, "corpora", "format", "columns", "tag", "valid_size", "test_size", "split_by", "max_pairs"}
+_OF_PAIRS = {
+    *_SIDES,
+    "corpora",
+    "format",
+    "columns",
+    "tag",
+    "valid_size",
+    "test_size",
+    "split_by",
+    "max_pairs",
+    "target_order",
+}
 _OF_PAIRS |= {field_.name for field_ in dataclasses.fields(FilterConfig)}
 _OF_TEXT = {"text", "valid_text", "test_text", "documents", "valid_part", "test_part"}
 _OF_LABELLED = {"labelled", "valid_labelled", "test_labelled"}
@@ -93,6 +105,7 @@ class DataConfig(FilterConfig):
     split_seed: int = 1
     max_pairs: int = 0  # a seeded sample of the training part; 0 takes all
     tag: str = ""  # a token put before the source sentences of src, valid and test files
+    target_order: Literal["forward", "reversed"] = "forward"  # reversed: the model writes the last word first
     source_language: str = ""  # for display and for the checks
     target_language: str = ""
     check: bool = True  # look for damage before training, and refuse it
@@ -295,7 +308,8 @@ def _open(
         return None
     if src:
         format, columns = "text", ()
-    return open_pairs([files[f"{prefix}{name}"] for name in names], format, columns)
+    reader = open_pairs([files[f"{prefix}{name}"] for name in names], format, columns)
+    return Backwards(reader) if config.target_order == "reversed" else reader
 
 
 def _in_folder(config: DataConfig, name: str) -> str:

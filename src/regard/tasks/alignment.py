@@ -62,6 +62,9 @@ class Aligner:
 
     def __init__(self, translator: Translator, rule: LinkRule | None = None, *, words: re.Pattern[str] | None = None):
         check_attends(translator.model, "alignment")
+        if translator.backwards:
+            what = "words are not aligned with a model that writes from right to left"
+            raise ModelError("alignment", what, "Use one that writes from left to right")
         self._translator, self._rule = translator, rule or LinkRule()
         given = () if words is None else (words,)
         self._source = WordTokenizer(translator.tokenizers.source, *given)

@@ -34,7 +34,10 @@ def ensemble(
     first, tokenizers, config = load_model(find_model(folders[0]))
     models = [first]
     for folder in folders[1:]:
-        model, own, _ = load_model(find_model(folder))
+        model, own, its = load_model(find_model(folder))
+        if settings_of(its)["backwards"] != settings_of(config)["backwards"]:
+            what = f"it writes in the other direction than {folders[0]}"
+            raise ModelError(str(folder), what, "Rerank with it instead (regard translate --rerank-with)")
         for side in ("source", "target"):
             if getattr(own, side).fingerprint != getattr(tokenizers, side).fingerprint:
                 what = f"its {side} tokenizer is another than that of {folders[0]}"

@@ -17,6 +17,7 @@ from regard.core.accelerators import is_cpu
 from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
 from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
+from regard.data.word_order import backwards
 from regard.engines.ctranslate2_limits import COMPUTE, Asked
 from regard.engines.ctranslate2_rules import why_not_search
 from regard.tasks.guarding import Guard
@@ -66,9 +67,10 @@ class Translator:
         folder: Path | None = None,
         fast: CTranslate2Engine | None = None,
         only_fast: bool = False,
+        backwards: bool = False,
     ):
         """Without a model, that of `folder` is loaded when it is first needed. `fast` searches where it can; with `only_fast`,
-        what it cannot do is an error.
+        what it cannot do is an error. `backwards`: the model writes the last word first, and texts are turned round.
         """
         if model is None:
             if folder is None:
@@ -87,6 +89,7 @@ class Translator:
         self.guard: Guard | None = None  # takes care that what is first is a translation
         self.terminology: Terminology | None = None  # terms that must be written
         self._fast, self._only_fast = fast, only_fast
+        self.backwards = backwards
         self.engine: str = "torch" if fast is None else "ctranslate2"
         self.engine_note: str = ""
 
@@ -168,6 +171,7 @@ class Translator:
         """The same model by torch, to ask what only torch knows; this translator keeps its own engine."""
         engine = self._torch.engine
         other = Translator(engine.model, self.tokenizers, self.search, device=engine.device, habits=self.habits)
+        other.backwards = self.backwards
         other.config, other.folder, other.tag = self.config, self.folder, self.tag
         return other
 
@@ -189,6 +193,9 @@ class Translator:
         """The same model, which writes what a glossary wants (see tasks/glossary.py). Sentences with terms are left to torch."""
         from regard.tasks.terminology import Terminology
 
+        if self.backwards:
+            what = "terms are not searched for from right to left"
+            raise ModelError("glossary", what, "Use a model that writes from left to right")
         other = copy.copy(self)
         other.terminology = None if glossary is None else Terminology(glossary, self.tokenizers)
         return other
@@ -264,6 +271,9 @@ class Translator:
             raise DataError(
                 "prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty"
             )
+        if self.backwards and prefixes is not None and any(prefixes):
+            what = "the model writes from right to left, and knows the beginning of a text last"
+            raise ModelError("prefix", what, "Use a model that writes from left to right")
         leads = self.leads(tags, len(texts))
         sentences = self._sentences(texts, prefixes, leads, first_line)
         found = self._search(sentences, settings, attention, batch_tokens, progress, details)
@@ -401,7 +411,10 @@ class Translator:
             )
             for row, many in zip(left, again, strict=True):
                 found[row] = many
-        return [many for many in found if many is not None]
+        done_all = [many for many in found if many is not None]
+        if not self.backwards:
+            return done_all
+        return [[dataclasses.replace(one, text=backwards(one.text)) for one in many] for many in done_all]
 
     def translate_stream(
         self,
@@ -438,6 +451,7 @@ class Translator:
         if len(sources) != len(targets):
             raise DataError("score", f"{len(sources)} source and {len(targets)} target lines", "Give as many of each")
         leads = self.leads(tags, len(sources))
+        targets = [backwards(text) for text in targets] if self.backwards else targets
         source_ids, target_ids = (
             [lead + ids for lead, ids in zip(leads, self.tokenizers.source.encode(list(sources)), strict=True)],
             self.tokenizers.target.encode(list(targets)),
@@ -469,6 +483,7 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
         "search": configuration.build(SearchConfig, config.get("search", {}), "search"),
         "habits": Habits(config.get("usual_source_length", 0), config.get("one_sentence_lines", False)),
         "config": config,
+        "backwards": config.get("data", {}).get("target_order") == "reversed",
     }
 
 
