@@ -25,7 +25,14 @@ _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # control characters but
 
 
 def run_generate(
-    prompt: str | None, model: Path | None, wishes: dict[str, Any], echo: bool | None, as_json: bool, device: str
+    prompt: str | None,
+    model: Path | None,
+    wishes: dict[str, Any],
+    echo: bool | None,
+    as_json: bool,
+    device: str,
+    draft: Path | None = None,
+    ahead: int = 4,
 ) -> None:
     """Writes text after a prompt; one text comes as its tokens do.
 
@@ -33,6 +40,8 @@ def run_generate(
     of `TextModel.settings`. `echo` writes the prompt first; None does so on a terminal.
     """
     reader = load_text_model(model, device)
+    if draft is not None:
+        reader = reader.drafted(load_text_model(draft, device), ahead)
     text = prompt if prompt is not None else prompt_from_input()
     config = _settings(reader, wishes)
     terminal = sys.stdout.isatty()
@@ -42,7 +51,7 @@ def run_generate(
         found = reader.generations(text, search=config)
         plain = {"prompt": text, "generations": [generation.to_plain() for generation in found]}
         print(json.dumps(plain, ensure_ascii=False))
-    elif config.hypotheses == 1:
+    elif config.hypotheses == 1 and draft is None:
         _write([lead], reader.pieces(text, search=config), terminal)
     else:
         for number, generation in enumerate(reader.generations(text, search=config), start=1):

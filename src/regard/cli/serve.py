@@ -38,6 +38,7 @@ def run_serve(
     origins: Sequence[str],
     detector: str | None,
     quota: int,
+    glossaries: Sequence[str],
     most_loaded: int,
     page: bool,
     access_log: bool,
@@ -53,7 +54,8 @@ def run_serve(
     service = Service(shelf, bounds)
     found = None if detector is None else _detector(shelf, detector)
     app: Any = make_app(
-        service, keys=keys, page=page, proxies=proxies, origins=origins, detector=found, quota=quota
+        service, keys=keys, page=page, proxies=proxies, origins=origins, detector=found, quota=quota,
+        glossaries=glossaries,
     )  # fmt: skip
     listening = listen(host, port)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")

@@ -44,6 +44,10 @@ def serve(
     quota: Annotated[
         int, typer.Option(help="Characters that DeepL's interface translates until the server ends; 0: any.", min=0)
     ] = 0,
+    glossary: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="Terms that requests may want to be written, as of `regard translate`."),
+    ] = None,
     most_loaded: Annotated[
         int, typer.Option(help="Models in memory at the same time; the one unused for longest goes. 0: all.", min=0)
     ] = 0,
@@ -60,7 +64,7 @@ def serve(
     run_serve(
         folders or [], host=host, port=port, key_file=key_file, engine=engine, compute=compute, device=device,
         limits=limit or [], proxies=proxy or [], origins=origin or [], detector=detector, quota=quota,
-        most_loaded=most_loaded, page=page, access_log=access_log, guard=guard,
+        glossaries=glossary or [], most_loaded=most_loaded, page=page, access_log=access_log, guard=guard,
     )  # fmt: skip
 
 

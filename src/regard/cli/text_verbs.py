@@ -49,6 +49,11 @@ def generate(
             "--json", help="Print one JSON object: the prompt and all texts, with tokens and log-probabilities."
         ),
     ] = False,
+    draft: Annotated[
+        Path | None,
+        typer.Option(help="A small language model with the same tokenizer that guesses: the same text, sooner."),
+    ] = None,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
     device: DeviceOption = "auto",
 ) -> None:
     """Write text after a prompt with a language model, as its tokens come; or from a label."""
@@ -62,7 +67,7 @@ def generate(
         "top_p": top_p, "min_p": min_p, "seed": seed, "beam": beam,
     }  # fmt: skip
     if label is None:
-        run_generate(prompt, model, wishes, echo, as_json, device)
+        run_generate(prompt, model, wishes, echo, as_json, device, draft, ahead)
         return
     if prompt is not None or echo:
         raise ConfigError("--label", "a text from a label goes on from no prompt", "Leave --prompt and --echo out")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.cli.notes import note_unfinished
+from regard.cli.translate_file import own_device, translate_file
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
@@ -64,10 +65,14 @@ class Choice(NamedTuple):
     guard: bool
     glossary: Path | None = None
     keep: Sequence[str] = ()
+    draft: Path | None = None
+    ahead: int = 4
 
     def of(self, translator: Translator, device: str) -> Translator:
         from regard.tasks.guarding import Guard
 
+        if self.draft is not None:
+            translator = translator.drafted(load_translator(self.draft, device), self.ahead)
         reranking = [self.channel, self.language_model, self.other]
         if self.mbr is not None and any(reranking):
             raise ConfigError("--mbr", "it chooses by itself, and so does reranking", "Use one of the two")
@@ -105,11 +110,17 @@ def run_translate(
     verbose: bool = False,
     together: Together | None = None,
     choice: Choice | None = None,
+    files: tuple[Path, Path] | None = None,
 ) -> None:
+    """With `files`, the lines of the first are translated into the second."""
+    if files is not None:
+        device = own_device(device)
     if together is not None and together.asked:
         translator = together.load(model, device, engine).tagged(tag)
     else:
         translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
+    if choice is not None and choice.draft is not None and changes.get("method") != "sample":
+        changes = {"beam": 1, "stop": "full", **changes}
     settings = _settings(translator, changes)
     if choice is not None:
         translator = choice.of(translator, device)
@@ -118,6 +129,16 @@ def run_translate(
         if settings.method == "sample":  # what is drawn is drawn
             translator = translator.guarded(None)
     note_unfinished(translator.folder)
+    if files is not None:
+        asked = {"settings": dataclasses.asdict(settings), "prefix": prefix, "tag": tag, "json": as_json}
+        asked |= {"engine": [engine, compute], "together": repr(together), "choice": repr(choice)}
+
+        def written(number: int, source: str, many: list[Translation]) -> list[str]:
+            return _lines(number, source, many, settings.nbest, as_json, translator.engine)
+
+        counts = translate_file(translator, *files, asked, settings, prefix, as_json, written)
+        _warn(counts.get("cut", 0), counts.get("guarded", 0), counts.get("lines", 0), translator)
+        return
     typed = not texts and sys.stdin is not None and sys.stdin.isatty()
     if texts:
         if len(texts) == 1 and Path(texts[0][:255]).is_file():
@@ -136,22 +157,27 @@ def run_translate(
     for number, (source, many) in enumerate(stream):
         if verbose and said != (said := _about_engine(translator)):
             print(said, file=sys.stderr)
-        _write(number, source, many, settings.nbest, as_json, translator.engine)
+        for line in _lines(number, source, many, settings.nbest, as_json, translator.engine):
+            print(line)
         cut += not many[0].finished
         guarded += bool(many[0].note)
         if verbose and many[0].note:
             print(f"Line {number + 1}: {many[0].note}", file=sys.stderr)
         if not texts:
             sys.stdout.flush()
+    _warn(cut, guarded, number + 1, translator)
+
+
+def _warn(cut: int, guarded: int, lines: int, translator: Translator) -> None:
     if cut:
         print(
-            f"Warning: {cut} of {number + 1} translations did not end by themselves and were cut at the maximum length.",
+            f"Warning: {cut} of {lines} translations did not end by themselves and were cut at the maximum length.",
             file=sys.stderr,
         )
     if guarded:
         what = "was none (a loop, nothing, a copy)"
         what = f"{what} or lacks a term" if translator.terminology is not None else what
-        print(f"Warning: of {guarded} of {number + 1} lines the best translation {what}.", file=sys.stderr)
+        print(f"Warning: of {guarded} of {lines} lines the best translation {what}.", file=sys.stderr)
         print("--verbose says which; --no-guard leaves them as they are.", file=sys.stderr)
 
 
@@ -187,15 +213,13 @@ def _about_engine(translator: Translator) -> str:
     return f"Engine: {translator.engine}" + (f" ({translator.engine_note})" if translator.engine_note else "")
 
 
-def _write(number: int, source: str, many: list[Translation], nbest: int, as_json: bool, engine: str) -> None:
+def _lines(number: int, source: str, many: list[Translation], nbest: int, as_json: bool, engine: str) -> list[str]:
     if as_json:
         found = [t.to_plain() for t in many]
-        print(json.dumps({"source": source, "translations": found, "engine": engine}, ensure_ascii=False))
-    elif nbest > 1:
-        for translation in many:
-            print(f"{number} ||| {one_line(translation.text)} ||| {translation.score:.4f}")
-    else:
-        print(one_line(many[0].text))
+        return [json.dumps({"source": source, "translations": found, "engine": engine}, ensure_ascii=False)]
+    if nbest > 1:
+        return [f"{number} ||| {one_line(translation.text)} ||| {translation.score:.4f}" for translation in many]
+    return [one_line(many[0].text)]
 
 
 def one_line(text: str) -> str:

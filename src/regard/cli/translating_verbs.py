@@ -93,6 +93,11 @@ def translate(
         list[str] | None,
         typer.Option(help="What stays as it is: url, email, placeholder, tag or number; may be given several times."),
     ] = None,
+    draft: Annotated[
+        Path | None,
+        typer.Option(help="A small translator with the same tokenizer that guesses: the same text, sooner."),
+    ] = None,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
     guard: Annotated[
         bool, typer.Option("--guard/--no-guard", help="Take another hypothesis for a loop, nothing, a copy.")
     ] = True,
@@ -110,10 +115,18 @@ def translate(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say on standard error which engine answered.")
     ] = False,
+    source: Annotated[
+        Path | None,
+        typer.Option("--input", help="A file of any size (.gz, .xz and .zst too). Killed, the same command goes on."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Where its translations go. torchrun spreads the work.")
+    ] = None,
 ) -> None:
-    """Translate text: arguments, or standard input line by line."""
+    """Translate text: arguments, standard input line by line, or a large file."""
     with whole_imports():
         from regard.cli.translate import Choice, Together, run_translate
+        from regard.cli.translate_file import check_files
 
     changes = {
         "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
@@ -122,8 +135,9 @@ def translate(
     }  # fmt: skip
     given = {k: v for k, v in changes.items() if v is not None}
     together = Together(beside or [], weight, mix, fuse, fusion)
-    choice = Choice(mbr, samples, channel, rerank_lm, rerank_with, guard, glossary, keep or [])
-    run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose, together, choice)
+    choice = Choice(mbr, samples, channel, rerank_lm, rerank_with, guard, glossary, keep or [], draft, ahead)
+    files = check_files(text, source, output)
+    run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose, together, choice, files)
 
 
 def score(

@@ -46,8 +46,9 @@ class TermBeam(BeamSearch):
         return TermWork(**fields, table=table, terms=table.begin(self.width))
 
     def extend(
-        self, work: TermWork, scores: Scores, seen: Float[Tensor, "B K S"] | None
-    ) -> tuple[TermWork, Int[Tensor, "B K"] | None]:
+        self, work: BeamWork, scores: Scores, seen: Float[Tensor, "B K S"] | None
+    ) -> tuple[BeamWork, Int[Tensor, "B K"] | None]:
+        assert isinstance(work, TermWork)
         before = self._last(work)
         free = torch.ones_like(work.done)
         if work.forced.shape[1]:

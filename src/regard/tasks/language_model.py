@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import math
@@ -25,6 +26,7 @@ from regard.search.forcing import score_pairs
 from regard.search.hypothesis import Hypothesis
 from regard.search.search import search as search_texts
 from regard.search.sliding import Passage, slides, stream_on, write_on
+from regard.search.speculative import Tally, speculate
 from regard.search.text_scores import mix, no_source, stream_scores
 from regard.tasks.folder import load_model
 from regard.tasks.next_words import NextWord, next_tokens, next_words
@@ -129,6 +131,18 @@ class TextModel:
         self.search = search or SearchConfig()
         self.device = torch.device(device)
         self.config, self.folder = config or {}, folder
+        self.draft: Writer | None = None  # guesses what the model writes
+        self.ahead = 0
+        self.tally = Tally()
+
+    def drafted(self, draft: TextModel, ahead: int = 4) -> TextModel:
+        """The same model, which writes the same texts sooner: a small one guesses (see search/speculative.py). No beam."""
+        if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
+            what = "its tokenizer is another than the model's"
+            raise ModelError("draft", what, "Train it with the model's (tokenizer.folder=RUN)")
+        other = copy.copy(self)
+        other.draft, other.ahead, other.tally = cast(Writer, draft.model.to(self.device)), ahead, Tally()
+        return other
 
     @classmethod
     def load(cls, folder: Path | str, device: str = "auto") -> TextModel:
@@ -224,6 +238,8 @@ class TextModel:
 
     def _find(self, prompts: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         """What follows each prompt within the model's context."""
+        if self.draft is not None:
+            return [[self._speculated(prompt, config)] for prompt in prompts]
         found: list[list[Hypothesis]] = [[] for _ in prompts]
         budget = max(1, (1 << (12 if self.device.type == "cpu" else 17)) // config.hypotheses)
         scores = 1 << (25 if self.device.type == "cpu" else 28)
@@ -234,6 +250,13 @@ class TextModel:
             for row, many in zip(rows, results, strict=True):
                 found[row] = many
         return found
+
+    def _speculated(self, prompt: list[int], config: SearchConfig) -> Hypothesis:
+        assert self.draft is not None
+        source = no_source(1, self.device)
+        found = speculate(cast(Writer, self.model), self.draft, source, config, prompt, self.ahead)
+        self.tally.add(found)
+        return found.hypothesis
 
     def _generation(self, passage: Passage) -> Generation:
         text = text_after(self.tokenizer, passage.prompt, passage.tokens)

@@ -20,6 +20,11 @@ class LazyTorch:
         self.taken = False  # somebody has the model in hand, and may change it
 
     @property
+    def drafts(self) -> bool:
+        """Whether a small model guesses."""
+        return self._engine is not None and self._engine.draft is not None
+
+    @property
     def engine(self) -> TorchEngine:
         if self._engine is None:
             from regard.tasks.torch_translation import TorchEngine

@@ -18,6 +18,7 @@ from regard.search.forcing import score_pairs
 from regard.search.hypothesis import Hypothesis
 from regard.search.many import search_many
 from regard.search.search import search
+from regard.search.speculative import Tally, speculate
 from regard.search.terms import Letters
 from regard.tasks.folder import load_model
 from regard.tasks.line_batches import batches
@@ -31,6 +32,9 @@ class TorchEngine:
         if "translates" not in model.capabilities:
             raise ModelError(type(model).__name__, "this model does not translate", "Use a translation model")
         self.model, self.tokenizers, self.device = model.to(device), tokenizers, torch.device(device)
+        self.draft: Writer | None = None  # guesses what the model writes
+        self.ahead = 0
+        self.tally = Tally()
 
     @classmethod
     def load(cls, folder: Path, tokenizers: TokenizerPair, device: str) -> TorchEngine:
@@ -75,8 +79,26 @@ class TorchEngine:
         self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         sources, prefixes = [[*s.ids, EOS] for s in sentences], [s.prefix for s in sentences]
+        if self.draft is not None and settings.hypotheses == 1:  # a guard may look for more
+            return self._speculated(sources, prefixes, settings)
         terms = _terms(sentences)
         return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens, terms=terms, letters=letters)
+
+    def drafted(self, draft: Writer, ahead: int) -> TorchEngine:
+        """The same model, which another one guesses for."""
+        other = TorchEngine(self.model, self.tokenizers, self.device)
+        other.draft, other.ahead = draft.to(self.device).eval(), ahead
+        return other
+
+    def _speculated(
+        self, sources: list[list[int]], prefixes: list[list[int]], settings: SearchConfig
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        assert self.draft is not None
+        for row, (tokens, prefix) in enumerate(zip(sources, prefixes, strict=True)):
+            source = pad_rows([tokens]).to(self.device)
+            found = speculate(self.model, self.draft, source, settings, prefix, self.ahead)
+            self.tally.add(found)
+            yield row, [found.hypothesis]
 
     def _with_attention(
         self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from regard.engines.ctranslate2_engine import CTranslate2Engine
     from regard.models.base import Writer
+    from regard.search.speculative import Tally
     from regard.tasks.glossary import Glossary
     from regard.tasks.terminology import Terminology
 
@@ -200,6 +201,25 @@ class Translator:
         other.terminology = None if glossary is None else Terminology(glossary, self.tokenizers)
         return other
 
+    def drafted(self, draft: Translator, ahead: int = 4) -> Translator:
+        """The same model, which writes the same texts sooner: a small one guesses (see search/speculative.py). A beam of 1."""
+        for side in ("source", "target"):
+            if getattr(draft.tokenizers, side).fingerprint != getattr(self.tokenizers, side).fingerprint:
+                what = f"its {side} tokenizer is another than the model's"
+                raise ModelError("draft", what, "Train it with the model's (tokenizer.folder=RUN)")
+        other = copy.copy(self)
+        other._fast = None
+        other.engine_note = "a draft guesses for torch only"
+        other._torch = LazyTorch(
+            self.folder, self.tokenizers, "", self._torch.engine.drafted(draft._torch.engine.model, ahead)
+        )
+        return other
+
+    @property
+    def tally(self) -> Tally:
+        """How the guesses of a draft went."""
+        return self._torch.engine.tally
+
     def guarded(self, guard: Guard | None) -> Translator:
         """The same model, with a guard against loops, empty translations, copies and odd lengths (see tasks/guarding.py)."""
         other = copy.copy(self)
@@ -276,6 +296,9 @@ class Translator:
             raise ModelError("prefix", what, "Use a model that writes from left to right")
         leads = self.leads(tags, len(texts))
         sentences = self._sentences(texts, prefixes, leads, first_line)
+        if self._torch.drafts and settings.hypotheses > 1:
+            what = f"it guesses one text at a time, and {settings.hypotheses} hypotheses are asked for"
+            raise ConfigError("draft", what, "Use a beam of 1, or no draft")
         found = self._search(sentences, settings, attention, batch_tokens, progress, details)
         by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):

@@ -51,8 +51,13 @@ def random_logits(rows: int, generator: torch.Generator, group: int) -> Logits:
     values = torch.randint(-12, 4, (rows, V), generator=generator).float() / 4
     values[torch.rand(rows, V, generator=generator) < 0.3] = -torch.inf
     values[:, EOS] = torch.randint(-4, 5, (rows,), generator=generator).float() / 4
-    found = _forbid(values, torch.zeros(rows, 0, dtype=torch.long), 2, PAD, group)
-    return found._replace(highest=torch.zeros(rows, 1), sums=torch.ones(rows, 1))  # already normalised, and exactly so
+    return as_logits(values, group)
+
+
+def as_logits(values: Tensor, group: int) -> Logits:
+    """Of log-probabilities, which are already normalised, and exactly so."""
+    found = _forbid(values, torch.zeros(len(values), 0, dtype=torch.long), 2, PAD, group)
+    return found._replace(highest=torch.zeros(len(values), 1), sums=torch.ones(len(values), 1))
 
 
 def alike(ours: Any, ours_state: CacheState, theirs: Any, theirs_state: CacheState, window: int) -> None:
@@ -99,26 +104,37 @@ def check(settings: dict[str, Any], seed: int) -> None:
         for one, other in zip(*reads, strict=True):
             torch.testing.assert_close(one[~dead], other[~dead])
         found = random_logits(SENTENCES * beams, generator, 16 if seed % 2 else 64)
-        if number == ROOM - 2:  # and at last, something that is no number
-            found.values[beams, 9] = float("nan")
-            found.maxima[beams, 9 // found.group] = float("nan")
-        rows = ours.live.total.shape
-        scores = Scores(found.values.unflatten(0, rows), torch.zeros(*rows, 1))
-        if isinstance(method, BeamSearch):
-            candidates = fused_ranking.likeliest(found, method.candidates)
-            fused_beam.extend(method, constraints, ours, candidates, V, ours_state)
-        else:
-            fused_greedy.write_likeliest(ours, found, ours_state.positions)
-        theirs, parents = method.extend(theirs, scores, None)
+        if number == 0 and config.length_norm == "none":  # a text ends whose score is that of one in the pool
+            found.values[0, EOS] = 0.75
+            for work in (ours, theirs):
+                work.pool.score[0, 0], work.pool.end[0, 0], work.pool.last[0, 0] = 0.75, 7, -5.0
+        if beams == 1:  # a text ends where it is as long as it may be
+            found.values[0, EOS] = 2.0 if number == 2 else -torch.inf
+        found = as_logits(found.values, found.group)
+        extend_by_kernels(method, constraints, ours, found, ours_state)
+        theirs, parents = method.extend(theirs, scores_of(found, beams), None)
         theirs_state = theirs_state.advanced(1)
         theirs_state = theirs_state if parents is None else theirs_state.reorder(parents)
-        if number == ROOM - 2:
-            assert torch.equal(ours.broken, theirs.broken)
-            assert bool(ours.broken[1]) == was_open
-        else:
-            alike(ours, ours_state, theirs, theirs_state, len(constraints.margin) - 1)
-            was_open = not bool(ours.done[1])
+        alike(ours, ours_state, theirs, theirs_state, len(constraints.margin) - 1)
     assert theirs.done.all() or ours.at.max() > 1
+    work, state = begin(method, constraints, beams)
+    values = torch.zeros(SENTENCES * beams, V)
+    values[beams, 9] = values[2 * beams, 9] = float("nan")  # of a sentence that is open, and of one that is done
+    sums = values.sum(1, keepdim=True) + 1
+    extend_by_kernels(method, constraints, work, as_logits(values, 64)._replace(sums=sums), state)
+    assert work.broken.tolist() == [False, True, False]
+
+
+def extend_by_kernels(method: Any, constraints: Constraints, work: Any, found: Logits, state: CacheState) -> None:
+    if isinstance(method, BeamSearch):
+        candidates = fused_ranking.likeliest(found, method.candidates)
+        fused_beam.extend(method, constraints, work, candidates, V, state)
+    else:
+        fused_greedy.write_likeliest(work, found, state.positions)
+
+
+def scores_of(found: Logits, beams: int) -> Scores:
+    return Scores(found.values.unflatten(0, (-1, beams)), torch.zeros(SENTENCES, beams, 1))
 
 
 def check_ranking() -> None:

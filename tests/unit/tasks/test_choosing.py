@@ -171,3 +171,17 @@ def test_the_guard_of_a_translator(by_torch):
     strict = by_torch.guarded(Guard(from_tokens=1, longest=1.0001))
     (many,) = strict.hypotheses(["Hi"])
     assert many[0].note or len(many[0].tokens) <= 1
+
+
+def test_a_draft_changes_nothing(by_torch):
+    texts = ["Where is the nearest bank?", "He laughed. It was late."]
+    greedy = SearchConfig(beam=1)
+    plain = by_torch.hypotheses(texts, search=greedy)
+    quick = by_torch.drafted(by_torch, ahead=3)  # the best of all drafts
+    found = quick.guarded(Guard()).hypotheses(texts, search=greedy)
+    assert [many[0].text for many in found] == [many[0].text for many in plain]
+    assert quick.tally.texts == 3
+    assert quick.tally.guessed == quick.tally.right > 0
+    assert quick.tally.steps < quick.tally.tokens / 2
+    with pytest.raises(ConfigError, match="one text at a time"):
+        quick.translate(texts)  # with the model's own beam
