@@ -22,6 +22,8 @@ class SearchConfig:
     alpha: float = 0.6
     coverage: float = 0.0  # GNMT's beta; above 0 it needs a model that attends
     stop: Literal["full", "exact"] = "full"  # stop at a full pool, or only when nothing can still enter it
+    groups: int = 1  # of the beam; each is kept from writing what the ones before it write at the same place
+    diversity: float = 0.5  # how much of a log-probability each earlier group costs
     lengths: int = 5  # of models that plan (rctm2): likeliest lengths tried, each with a beam; 1 is seldom enough
 
     # A sentence's maximum length depends on its own source only: min(max_ratio * source + max_extra, max_length).
@@ -50,6 +52,8 @@ class SearchConfig:
         self._between("beam", 1, MAX_HYPOTHESES)
         self._between("nbest", 1, MAX_HYPOTHESES)
         self._between("lengths", 1, MAX_HYPOTHESES)
+        self._between("groups", 1, MAX_HYPOTHESES)
+        self._between("diversity", 0, 100)
         self._between("alpha", 0, 10)
         self._between("coverage", 0, 100)
         self._between("max_ratio", 0, 1000)
@@ -67,6 +71,10 @@ class SearchConfig:
             raise self._error("top_p", "is not above 0 and at most 1", "Use 1 to switch the nucleus off")
         if self.method == "beam" and self.nbest > self.beam:
             raise self._error("nbest", f"is more than the beam of {self.beam}", "Widen search.beam or lower it")
+        if self.groups > 1 and self.method == "sample":
+            raise self._error("groups", "is for searching, and this is sampling", "Leave it out")
+        if self.groups > 1 and self.beam % self.groups:
+            raise self._error("groups", f"does not divide the beam of {self.beam}", "Use a beam that is a multiple")
 
     @property
     def hypotheses(self) -> int:

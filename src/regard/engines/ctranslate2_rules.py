@@ -28,6 +28,7 @@ def why_not_search(settings: SearchConfig, *, attention: bool = False, prefixes:
         (attention, "attention was asked for"),
         (prefixes, "the beginning of the translation is given"),
         (settings.method != "beam", "it is sampled, not searched for"),
+        (settings.groups > 1, "a beam in groups was asked for"),
         (settings.coverage > 0, "a coverage penalty was asked for"),
         (settings.stop != "full", f"search.stop={settings.stop} was asked for"),
     ]

@@ -46,6 +46,10 @@ def search(
     `prefixes` force how texts begin; of a language model they are the prompts, whose tokens are in what is returned, but not in
     the score.
     """
+    if config.groups > 1:
+        raise ModelError(
+            "setting search.groups", "graphs are searched with one beam", "Set it to 1, or use the torch model"
+        )
     if config.coverage:
         what = "coverage needs attention weights, which the graphs do not give"
         raise ModelError("setting search.coverage", what, "Set it to 0, or use the torch model")

@@ -76,6 +76,15 @@ class Ranked(NamedTuple):
     own: Float[Tensor, "B C"]  # the token's own log-probability
 
 
+class Chosen(NamedTuple):
+    """What becomes of the candidates of a step."""
+
+    pool: Pool
+    ended: Bool[Tensor, "B K"]  # hypotheses that a finished text came from
+    broken: Bool[Tensor, "B"]
+    going: Ranked  # K that live on
+
+
 def _code(number: Tensor, hypothesis: Tensor | int) -> Tensor:
     """A number and a hypothesis as one."""
     return number * MAX_HYPOTHESES + hypothesis
@@ -115,23 +124,11 @@ class BeamSearch:
         Also gives the parents by which the model's state must be reordered, or None where it need not be.
         """
         live, k = work.live, self.width
-        ranked = self._rank(scores, live.total.masked_fill(work.done[:, None], NONE))
-        if self.watch is not None:
-            self.watch(ranked, seen)
-        total, parents, tokens, own = ranked
-        broken = work.broken | (total[:, 0].isnan() & ~work.done)  # sorting puts nan first
-        ends = (tokens == EOS) & (total > NONE)
-        first = Ranked(total[:, :k], parents[:, :k], tokens[:, :k], own[:, :k])
-        pool = self._finish(work, ends[:, :k], first, seen)
-        ended = (ends[:, :k, None] & (parents[:, :k, None] == self.slots)).any(1)
-
-        going = ends.byte().sort(dim=1, stable=True).indices[:, :k]  # the first K that do not end
-        total = total.masked_fill(ends, NONE).gather(1, going)
+        pool, ended, broken, (total, parents, tokens, own) = self._choose(work, scores, seen)
         done = work.done | self._stops(work, pool, total.amax(1))
 
         # Sentences that are done keep their hypotheses, less those that ended just now: they stand in the pool.
-        tokens, own = tokens.gather(1, going), own.gather(1, going)
-        parents = torch.where(done[:, None], self.slots, parents.gather(1, going))
+        parents = torch.where(done[:, None], self.slots, parents)
         total = torch.where(done[:, None], live.total.masked_fill(ended, NONE), total)
         covered = live.covered
         if seen is not None and covered is not None:
@@ -145,6 +142,22 @@ class BeamSearch:
             work.came.scatter_(2, place, _code(tokens, parents)[..., None])
         new = dataclasses.replace(work, live=live, pool=pool, done=done, broken=broken, at=work.at + ~done)
         return new, parents if k > 1 else None
+
+    def _choose(self, work: BeamWork, scores: Scores, seen: Float[Tensor, "B K S"] | None) -> Chosen:
+        """What ends, and what goes on."""
+        k = self.width
+        ranked = self._rank(scores, work.live.total.masked_fill(work.done[:, None], NONE))
+        if self.watch is not None:
+            self.watch(ranked, seen)
+        total, parents, tokens, own = ranked
+        broken = work.broken | (total[:, 0].isnan() & ~work.done)  # sorting puts nan first
+        ends = (tokens == EOS) & (total > NONE)
+        first = Ranked(total[:, :k], parents[:, :k], tokens[:, :k], own[:, :k])
+        pool = self._finish(work, work.pool, ends[:, :k], first, seen)
+        ended = (ends[:, :k, None] & (parents[:, :k, None] == self.slots)).any(1)
+        going = ends.byte().sort(dim=1, stable=True).indices[:, :k]  # the first K that do not end
+        total = total.masked_fill(ends, NONE)
+        return Chosen(pool, ended, broken, Ranked(*(part.gather(1, going) for part in (total, parents, tokens, own))))
 
     def _rank(self, scores: Scores, total: Tensor) -> Ranked:
         own, tokens = scores.largest(self.candidates)  # no hypothesis can give more than are wanted in all
@@ -165,11 +178,11 @@ class BeamSearch:
         score = (total - work.base[:, None]) / self.divisors.index_select(0, place)[:, None]
         return score if seen is None else score + coverage_penalty(self.config, seen, work.keep)
 
-    def _finish(self, work: BeamWork, ends: Tensor, first: Ranked, seen: Tensor | None) -> Pool:
+    def _finish(self, work: BeamWork, pool: Pool, ends: Tensor, first: Ranked, seen: Tensor | None) -> Pool:
         if seen is not None:
             seen = seen.gather(1, first.parents[..., None].expand(*first.parents.shape, seen.shape[-1]))
         score = self._score(work, first.total, seen).masked_fill(~ends, NONE)
-        return work.pool.join(Pool(score, _code(work.at[:, None], first.parents), first.own))
+        return pool.join(Pool(score, _code(work.at[:, None], first.parents), first.own))
 
     def _stops(self, work: BeamWork, pool: Pool, likeliest: Float[Tensor, "B"]) -> Bool[Tensor, "B"]:
         worst = pool.score[:, -1]

@@ -47,6 +47,8 @@ def bounds(
 def _with_terms(model: Writer, limits: list[int], config: SearchConfig, terms: Sequence[Sequence[Term]]) -> list[int]:
     if config.method != "beam":
         raise ModelError("terms", "texts that are drawn at random cannot be made to have terms", "Use beam search")
+    if config.groups > 1:
+        raise ModelError("terms", "a beam in groups is not searched with terms", "Use search.groups=1")
     if "plans" in model.capabilities:
         what = "the model has to know the length of a text before it writes, and terms change it"
         raise ModelError("terms", what, "Use another model")

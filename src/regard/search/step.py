@@ -21,6 +21,7 @@ from regard.search.constraints import Constraints, Recent
 from regard.search.fast_steps import fast_steps
 from regard.search.forcing import SCORE_CELLS
 from regard.search.greedy import GreedySearch
+from regard.search.group_beam import GroupBeam
 from regard.search.hypothesis import Live, Scores, Work
 from regard.search.ranking import precise
 from regard.search.sampling import Sampling, uniforms
@@ -246,6 +247,8 @@ def _method(config: SearchConfig, device: torch.device, room: Room, waits: bool,
         return Sampling(config, waits)
     if room.terms.phrases:
         return TermBeam(config, device, room.tokens, letters)
+    if config.groups > 1:
+        return GroupBeam(config, device, room.tokens)
     return GreedySearch(config) if GreedySearch.fits(config) else BeamSearch(config, device, room.tokens)
 
 
