@@ -27,7 +27,7 @@ MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 OPTIONS = {
     name: f"--{name.replace('_', '-')}"
-    for name in ("beam", "nbest", "coverage", "max_length", "length_norm", *SAMPLING)
+    for name in ("beam", "nbest", "groups", "diversity", "coverage", "max_length", "length_norm", *SAMPLING)
 }
 OPTIONS |= {"alpha": "--length-penalty", "no_repeat_ngram": "--no-repeat"}  # setting of search -> option
 
@@ -121,7 +121,7 @@ def run_translate(
         translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
     if choice is not None and choice.draft is not None and changes.get("method") != "sample":
         changes = {"beam": 1, "stop": "full", **changes}
-    settings = _settings(translator, changes)
+    settings = settings_from(translator, changes)
     if choice is not None:
         translator = choice.of(translator, device)
         if settings.method == "sample" and translator.terminology is not None:
@@ -181,7 +181,7 @@ def _warn(cut: int, guarded: int, lines: int, translator: Translator) -> None:
         print("--verbose says which; --no-guard leaves them as they are.", file=sys.stderr)
 
 
-def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:
+def settings_from(translator: Translator, changes: dict[str, Any]) -> SearchConfig:
     """The model's own search settings with the user's over them. Asking for n hypotheses widens the beam to n."""
     method = changes.get("method", translator.search.method)
     useless = [name for name in (("beam",) if method == "sample" else SAMPLING) if name in changes]
@@ -192,7 +192,9 @@ def _settings(translator: Translator, changes: dict[str, Any]) -> SearchConfig:
         raise ConfigError(option, "it is for sampling, and this is a search", "Add --sample, or leave it out")
     changes = {"nbest": 1, **changes}
     if "beam" not in changes and method == "beam":
-        changes["beam"] = max(min(changes["nbest"], MAX_HYPOTHESES), translator.search.beam)
+        groups = max(1, min(changes.get("groups", 1), MAX_HYPOTHESES))
+        beam = max(min(changes["nbest"], MAX_HYPOTHESES), translator.search.beam)
+        changes["beam"] = min(-(-beam // groups) * groups, MAX_HYPOTHESES // groups * groups)
     try:
         return build(SearchConfig, {**dataclasses.asdict(translator.search), **changes}, "search")
     except ConfigError as error:

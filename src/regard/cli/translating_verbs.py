@@ -39,6 +39,10 @@ def translate(
         int | None,
         typer.Option(help="Translations shown per line; more than one are written as: line ||| text ||| score."),
     ] = None,
+    groups: Annotated[
+        int | None, typer.Option(help="Parts of the beam that are kept from writing the same (diverse beam search).")
+    ] = None,
+    diversity: Annotated[float | None, typer.Option(help="How much groups are kept apart; 0.5 is usual.")] = None,
     length_penalty: Annotated[float | None, typer.Option(help="The exponent of the length normalisation.")] = None,
     length_norm: Annotated[str | None, typer.Option(help="gnmt, plain or none.")] = None,
     coverage: Annotated[float | None, typer.Option(help="Weight of GNMT's coverage penalty.")] = None,
@@ -55,6 +59,9 @@ def translate(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
     prefix: Annotated[str, typer.Option(help="Target text that every translation must begin with.")] = "",
+    alternatives: Annotated[
+        int, typer.Option(help="Show so many ways to go on after --prefix, each with the rest of its translation.")
+    ] = 0,
     tag: TagOption = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object per line: tokens, scores, attention.")
@@ -129,14 +136,20 @@ def translate(
         from regard.cli.translate_file import check_files
 
     changes = {
-        "beam": beam, "nbest": nbest, "alpha": length_penalty, "length_norm": length_norm, "coverage": coverage,
-        "no_repeat_ngram": no_repeat, "max_length": max_length, "temperature": temperature, "top_k": top_k,
-        "top_p": top_p, "min_p": min_p, "seed": seed, "method": "sample" if sample else None,
+        "beam": beam, "nbest": nbest, "groups": groups, "diversity": diversity, "alpha": length_penalty,
+        "length_norm": length_norm, "coverage": coverage, "no_repeat_ngram": no_repeat, "max_length": max_length,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed,
+        "method": "sample" if sample else None,
     }  # fmt: skip
     given = {k: v for k, v in changes.items() if v is not None}
     together = Together(beside or [], weight, mix, fuse, fusion)
     choice = Choice(mbr, samples, channel, rerank_lm, rerank_with, guard, glossary, keep or [], draft, ahead)
     files = check_files(text, source, output)
+    if alternatives:
+        from regard.cli.alternatives import run_alternatives
+
+        run_alternatives(text, model, given, prefix, tag, alternatives, as_json, device)
+        return
     run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose, together, choice, files)
 
 

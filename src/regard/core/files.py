@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 MAX_JSON_BYTES = 64 << 20
 MAX_HEADER_BYTES = 8 << 20  # of a safetensors file: it takes many times as much memory
+FEW_HEADER_BYTES = 1 << 19  # of a small one
 
 
 def quoted(path: Path) -> str:
@@ -205,9 +206,10 @@ def check_header(path: Path) -> None:
     try:
         with open(path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
+            whole = file.seek(0, 2)
     except OSError:
         return
-    if size > MAX_HEADER_BYTES:
+    if size > min(MAX_HEADER_BYTES, FEW_HEADER_BYTES + whole // 8):
         what = "it is not a readable safetensors file (header too large)"
         raise CheckpointError(path, what, "Restore it from a copy")
 

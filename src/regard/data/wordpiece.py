@@ -5,7 +5,7 @@ out and Chinese characters stand alone; with `lowercase` accents go, too. A word
 the vocabulary, those within a word being written "##piece". So the spaces are not part of the tokens: decoding joins pieces, and
 guesses where a sign of punctuation had a space.
 
-regard's PAD BOS EOS UNK are BERT's [PAD] [CLS] [SEP] [UNK], and the tag <mask>, token 4, is [MASK]; the others follow in BERT's
+regard's PAD BOS EOS UNK are BERT's [PAD], [CLS], [SEP], [UNK], and the tag <mask>, token 4, is [MASK]; the others follow in BERT's
 order. A text cannot spell any of them: "[MASK]" in a text is text.
 """
 

@@ -139,8 +139,8 @@ def open_model(model: Any) -> Any:
 
         model = load(find_model(model), "cpu", engine="torch")
     if not hasattr(model, "tokenizers") or not hasattr(model, "config"):
-        what = "it is neither a run folder nor a model that answers"
-        todo = "Give what `regard.load` gives; word vectors are written with --to word2vec"
+        what = "there is nothing to run: it is a table of vectors, or no model at all"
+        todo = "Write word vectors with --to word2vec; else give what `regard.load` gives"
         raise ModelError(type(model).__name__, what, todo)
     if any(isinstance(value, Int8Matrix) for part in live_model(model).modules() for value in vars(part).values()):
         what = "its weights were rounded to 8 bits when it was loaded"
@@ -152,13 +152,16 @@ def check_out(out: Path, force: bool) -> None:
     """Raises unless the folder can be written: it must be new or empty, or with `force` an earlier export."""
     if not out.name:
         raise CheckpointError(out, "it is no name of a folder", "Give the name of a new folder")
+    for parent in out.parents:
+        if parent.exists() and not parent.is_dir():
+            raise CheckpointError(out, f"{parent} is a file, not a folder", "Give the name of a new folder")
     if not out.exists() or (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         return
-    if not force:
-        raise CheckpointError(out, "there is something already", "Give the name of a new folder, or --force")
     if out.is_symlink() or not (out / PARITY).is_file() or not (out / MANIFEST).is_file():
-        what = "there is something that `regard export` has not written"
+        what = "there is something already, which `regard export` has not written"
         raise CheckpointError(out, what, "Remove it yourself, or give the name of a new folder")
+    if not force:
+        raise CheckpointError(out, "there is an export already", "Give the name of a new folder, or --force")
 
 
 def _tolerance(quantise: Quantise, given: float | None) -> Tolerance:

@@ -1,6 +1,6 @@
 """The tokenizer files of a Hugging Face BERT folder: read as a tokenizer of regard, and written from one.
 
-There are two numberings. BERT's own has [PAD] [CLS] [SEP] [UNK] [MASK] where they happen to be; regard has them first, and the
+There are two numberings. BERT's own has [PAD], [CLS], [SEP], [UNK], [MASK] where they happen to be; regard has them first, and the
 rows of the tables move with them. Folders that regard wrote keep regard's numbering: with BERT's names for word pieces, with
 regard's own for other tokenizers.
 """

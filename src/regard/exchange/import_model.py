@@ -43,7 +43,8 @@ def import_model(
     }
     for name, (asked, kinds) in options.items():
         if asked and kind not in kinds:
-            raise ConfigError(name, f"it is not for models of this kind ({kind})", "Leave it out")
+            option = f"--{name.replace('_', '-')}"
+            raise ConfigError(option, f"it is not for models of this kind ({kind})", "Leave it out")
     if kind == "ctranslate2":
         from regard.exchange.import_ctranslate2 import import_ctranslate2
 
@@ -71,6 +72,8 @@ def kind_of(path: Path) -> tuple[str, Path]:
         return "checkpoint", path
     for entry in path.iterdir():
         check_place(entry)
+    if (path / "run.json").is_file():
+        raise CheckpointError(path, "it is a run of regard's own", "Use it as it is")
     if (path / "model.bin").is_file():
         return "ctranslate2", path
     if (path / "config.json").is_file():

@@ -151,7 +151,7 @@ def _ours(side: Side, task: Any, kind: str) -> Side:
     """regard's side; translations are what its users get, by its own search."""
     if kind != "translates":
         return side
-    settings = dataclasses.replace(task.search, coverage=0.0, nbest=1, capture=False)
+    settings = dataclasses.replace(task.search, coverage=0.0, nbest=1, capture=False, fused=False)
     return dataclasses.replace(side, outputs=lambda texts: task.translate(list(texts), search=settings))
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.core.errors import ModelError
+from regard.core.types import SPECIALS
 from regard.exchange.onnx_graphs import Function, Functions, functions_of
 from regard.exchange.onnx_layers import prepared, translations
 from regard.exchange.parity import ParityError
@@ -77,7 +78,7 @@ def _write(function: Function, path: Path, tables: dict[Any, Any], name: str) ->
     graph = function.graph
     sizes = {name: max(size, function.least.get(name, 0)) for name, size in EXAMPLE.items()}
     sizes = {name: min(size, function.most.get(name, size)) for name, size in sizes.items()}
-    inputs = [_random(port, sizes, torch.Generator().manual_seed(1)) for port in graph.inputs]
+    inputs = [_random(port, sizes, torch.Generator().manual_seed(1), function.module) for port in graph.inputs]
     dims = {name: torch.export.Dim(name, **_range(name, function)) for name in EXAMPLE}
     shapes = [{i: dims[size] for i, size in enumerate(port.shape) if isinstance(size, str)} for port in graph.inputs]
     try:
@@ -161,7 +162,13 @@ def _close(one: np.ndarray, other: np.ndarray) -> bool:
         return bool((both | (np.abs(one - other) <= CLOSE * (1 + np.abs(one)))).all())
 
 
-def _random(port: Port, sizes: dict[str, int], generator: torch.Generator, model: Any = None) -> Tensor:
+def _few_tokens(model: nn.Module) -> int:
+    """A number that all tokens below are in every vocabulary of a model, that of three labels too."""
+    rows = [one.num_embeddings for one in model.modules() if isinstance(one, nn.Embedding)]
+    return min([8, *(count for count in rows if count > len(SPECIALS))])
+
+
+def _random(port: Port, sizes: dict[str, int], generator: torch.Generator, model: nn.Module) -> Tensor:
     """An input that could be one: masks are those of texts, hypotheses see one slot of each position."""
     shape = [sizes[size] if isinstance(size, str) else size for size in port.shape]
     if port.type == "bool":
@@ -175,7 +182,7 @@ def _random(port: Port, sizes: dict[str, int], generator: torch.Generator, model
                 0 if port.name == "places" else 1, max(2, sizes["S"]), shape, generator=generator
             ).clamp(max=sizes["S"] - 1 if port.name == "places" else sizes["S"])
         if port.name == "tokens":
-            return torch.randint(4, 8, shape, generator=generator)
+            return torch.randint(3, _few_tokens(model), shape, generator=generator)
         if port.shape == ("B",):
             return torch.full(shape, sizes["L"])
         return torch.randint(0, 3, shape, generator=generator)

@@ -95,6 +95,7 @@ def plain_search(settings: SearchConfig) -> SearchConfig:
         no_repeat_ngram=0,
         min_length=0,
         capture=False,
+        fused=False,
     )
 
 

@@ -18,7 +18,9 @@ from typing import Any
 
 from regard.core.errors import CheckpointError
 
-MOST_STEPS = 1 << 22
+MOST_STEPS, FEW_STEPS = 1 << 22, 1 << 17  # of a large file, and of any
+RECORD_COST = 8  # steps: a record takes about as much memory
+STEP_BYTES = 64  # about what a step takes of memory: a file may have a step for so many of its bytes
 MOST_DIGITS = 1 << 10  # bytes of a whole number
 MODULES = {"torch", "collections", "argparse", "torchtext", "omegaconf", "fairseq", "onmt", "numpy", "_codecs", "copyreg",
            "copy_reg", "typing", "enum", "pathlib"}  # fmt: skip
@@ -75,9 +77,9 @@ class TensorView:
 _MARK = object()
 
 
-def read_pickle(content: memoryview, where: object, at: int = 0) -> tuple[Any, int]:
-    """The value of the pickle that begins at a place, and where it ends."""
-    machine = _Machine(content, where, at)
+def read_pickle(content: memoryview, where: object, at: int = 0, *, file_bytes: int = 0) -> tuple[Any, int]:
+    """The value of the pickle that begins at a place, and where it ends. `file_bytes` is the size of the whole file."""
+    machine = _Machine(content, where, at, max(file_bytes, len(content)))
     try:
         return machine.run(), machine.at
     except CheckpointError:
@@ -90,14 +92,15 @@ def read_pickle(content: memoryview, where: object, at: int = 0) -> tuple[Any, i
 class _Machine:
     """A stack, a memory, and the steps that need no code from outside."""
 
-    def __init__(self, content: memoryview, where: object, at: int):
+    def __init__(self, content: memoryview, where: object, at: int, file_bytes: int):
         self.content, self.where, self.at = content, where, at
         self.stack: list[Any] = []
         self.memory: dict[int, Any] = {}
-        self.copies = max(MOST_STEPS, len(content))  # what calls may still copy: a call costs few bytes, a copy many
+        self.steps = min(MOST_STEPS, max(FEW_STEPS, file_bytes // STEP_BYTES))
+        self.copies = self.steps  # values that calls may still copy: a call costs few bytes, a copy many
 
     def run(self) -> Any:
-        for _ in range(MOST_STEPS):
+        for _ in range(self.steps):
             code = self.content[self.at]
             self.at += 1
             if code == 0x2E:  # STOP
@@ -106,7 +109,7 @@ class _Machine:
             if step is None:
                 raise self.refuse(f"step {bytes([code])!r} of a pickle is not one of plain values")
             step(self)
-        raise self.refuse(f"it takes more than {MOST_STEPS:,} steps")
+        raise self.refuse(f"it takes more than {self.steps:,} steps, too many for a file of its size")
 
     def refuse(self, what: str) -> CheckpointError:
         return CheckpointError(self.where, what, _TODO)
@@ -175,6 +178,9 @@ class _Machine:
             return known(*arguments)
         if str(function) in ("copyreg._reconstructor", "copy_reg._reconstructor") and isinstance(arguments[0], Name):
             return self.call(arguments[0], ())
+        self.copies -= RECORD_COST
+        if self.copies < 0:
+            raise self.refuse("it has too many objects for a file of its size")
         return Record(function, arguments)
 
     def storage(self, about: Any) -> Storage:

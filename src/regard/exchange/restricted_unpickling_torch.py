@@ -24,6 +24,7 @@ from regard.exchange.restricted_unpickling import Storage, TensorView, read_pick
 
 MOST_MEMBERS = 100_000
 MOST_PICKLE = 256 << 20  # bytes; the numbers are elsewhere
+PICKLE = 0x80  # the first byte of a pickle
 MAGIC = 0x1950A86A20F9469CFC6C  # of files without an archive
 KINDS: dict[str, torch.dtype] = {
     "FloatStorage": torch.float32,
@@ -122,7 +123,7 @@ class TorchFile:
         begin, size, _ = parts["data.pkl"]
         if size > MOST_PICKLE:
             raise CheckpointError(self.path, "its pickle is too large to be one of a checkpoint", _TODO)
-        return read_pickle(self._content[begin : begin + size], self.path)[0]
+        return read_pickle(self._content[begin : begin + size], self.path, file_bytes=len(self._content))[0]
 
     def _check_directory(self) -> None:
         """The size of the list of members, before it is read."""
@@ -149,6 +150,8 @@ class TorchFile:
 
     def _open_old(self) -> Any:
         """Pickles in a row (a magic number, a version, the machine, the value, the keys of storages), then the storages."""
+        if self._content[0] != PICKLE:
+            raise CheckpointError(self.path, "it is not a file that torch.save wrote", _TODO)
         value, at = read_pickle(self._content, self.path)
         if value != MAGIC:
             raise CheckpointError(self.path, "it is not a file that torch.save wrote", _TODO)

@@ -22,7 +22,7 @@ from regard.tasks.masked import MaskedText
 from regard.tasks.translation import Translator
 
 Layers = dict[str, Float[np.ndarray, "P D"]]  # by name, from the bottom
-EMBEDDING = "embedding"
+EMBEDDING, INPUT = "embedding", "input"  # the input of the lowest layer knows its place, too
 
 
 class LayersRead:
@@ -36,7 +36,7 @@ class LayersRead:
         """Words with begin and end of their tokens, and the tokens' states, 0 being the embeddings."""
         if isinstance(self.task, MaskedText):
             words, states = self.task.layers(text)
-            self.names = [EMBEDDING, *(f"layer {i}" for i in range(1, len(states)))]
+            self.names = [INPUT, *(f"layer {i}" for i in range(1, len(states)))]
             return list(words), states
         architecture = str(getattr(getattr(getattr(self.task, "model", None), "config", None), "name", ""))
         if not architecture.startswith(CONTEXTUAL):
@@ -76,7 +76,7 @@ def states_of(trace: Trace) -> Layers:
 
 
 def _numbered(states: list[Tensor]) -> Layers:
-    return {EMBEDDING if i == 0 else f"layer {i}": numbers(state[0]) for i, state in enumerate(states)}
+    return {INPUT if i == 0 else f"layer {i}": numbers(state[0]) for i, state in enumerate(states)}
 
 
 def _convolved(model: Any, again: Any) -> Layers:

@@ -53,7 +53,7 @@ def begins_marked(tokenizer: Tokenizer) -> bool | None:
 
 
 def word_spans(tokens: Sequence[str], special: Sequence[bool], marked: bool | None) -> list[tuple[int, int]]:
-    """Begin and end of each word. Marks stand alone, and so does punctuation where tokens show no spaces."""
+    """Begin and end of each word. Marks stand alone, and so does punctuation around a word, but not inside of it (didn't)."""
     begins: list[int] = []
     for i, token in enumerate(tokens):
         first = i == 0 or special[i] or special[i - 1] or marked is None
@@ -63,7 +63,20 @@ def word_spans(tokens: Sequence[str], special: Sequence[bool], marked: bool | No
             first = first or not token.startswith(CONTINUES)
         if first:
             begins.append(i)
-    return list(itertools.pairwise([*begins, len(tokens)]))
+    found: list[tuple[int, int]] = []
+    for begin, end in itertools.pairwise([*begins, len(tokens)]):
+        found += _without_punctuation(tokens, begin, end)
+    return found
+
+
+def _without_punctuation(tokens: Sequence[str], begin: int, end: int) -> list[tuple[int, int]]:
+    """A word by itself, and every sign before and behind it likewise."""
+    signs = [bool(text := token.removeprefix(SPACE)) and not any(map(str.isalnum, text)) for token in tokens[begin:end]]
+    if all(signs):
+        return [(i, i + 1) for i in range(begin, end)]
+    first, last = begin + signs.index(False), end - signs[::-1].index(False)
+    around = [(i, i + 1) for i in (*range(begin, first), *range(last, end))]
+    return sorted([(first, last), *around])
 
 
 def words_of(text: ShownText) -> list[str]:

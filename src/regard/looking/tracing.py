@@ -10,6 +10,7 @@ import torch
 
 from regard.core.errors import DataError, ModelError
 from regard.core.types import BOS, EOS, PAD, pad_rows
+from regard.data.mask_text import WRITTEN
 from regard.looking.beam_tree import Reference, beam_tree
 from regard.looking.part import Side
 from regard.looking.texts import ShownText
@@ -170,7 +171,7 @@ def _continued(task: TextModel, text: str) -> Trace:
 
 @torch.inference_mode()
 def _read(task: Any, text: str) -> Trace:
-    (ids,) = task.tokenizer.encode([text])
+    ids = _ids_read(task, text)
     _bounded("the text", ids, task.model.limits.source)
     record = Recorder()
     source = pad_rows([ids]).to(task.device)
@@ -189,6 +190,14 @@ def _read(task: Any, text: str) -> Trace:
     begin, end = BERT_MARKS if str(getattr(task.model.config, "name", "")).startswith("bert") else (BEGIN, END)
     shown = ShownText.of(task.tokenizer, text, ids, before=[begin] if marks else [], after=[end] if marks == 2 else [])
     return Trace(shown, None, parts, answer=_answer(task, text), model=task.model, again=lambda: again(Recorder()))
+
+
+def _ids_read(task: Any, text: str) -> list[int]:
+    """The tokens of a text; its masks are masks, where a model knows them."""
+    if isinstance(task, MaskedText) and WRITTEN.search(text) and getattr(task.model.config, "head", True):
+        return task.masked_row(text, "the text").ids
+    (ids,) = task.tokenizer.encode([text])
+    return ids
 
 
 def _answer(task: Any, text: str) -> str | None:

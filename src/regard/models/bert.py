@@ -10,7 +10,7 @@ An encoder of the Transformer's kind (post-norm) whose every position sees all o
 It is trained to find words that were hidden (task 1), P(w_i) = softmax(W_e LN(gelu(W T_i + b)) + b_e), and to say whether the
 second text follows the first (task 2), P(next) = softmax(W_n tanh(W_p C + b_p) + b_n). The loss is the sum of both means.
 
-[PAD] [CLS] [SEP] [UNK] are regard's PAD BOS EOS UNK. The source has only tokens of texts, and EOS between two: [CLS] and the last
+[PAD], [CLS], [SEP], [UNK] are our PAD BOS EOS UNK. The source has only tokens of texts, and EOS between two: [CLS] and the last
 [SEP] are added here, and count towards the context. The defaults are BERT-base.
 
 Departs:

@@ -53,12 +53,13 @@ def make_app(
     detector: Served | None = None,
     quota: int = 0,
     origins: Sequence[str] = (),
+    glossaries: Sequence[str] = (),
 ) -> Starlette:
     """The application.
 
     `proxies` are the addresses whose forwarded headers are believed; `detector` is a classifier of languages; `quota` is the
     most characters that DeepL's facade translates until the server ends (0: any number); `origins` are the web pages that
-    may ask beside the server's own.
+    may ask beside the server's own; `glossaries` are `NAME=FILE` texts.
     """
     if detector is not None and detector.task != "classification":
         what = f"{detector.name} is a model for {detector.task}"
@@ -66,7 +67,7 @@ def make_app(
     keys = keys or Keys()
     door = Doorkeeper.with_proxies(keys, proxies)
     desk = Desk(service, door, Rates(service.limits))
-    table = all_operations(service, keys=keys, page=page, detector=detector, quota=quota)
+    table = all_operations(service, keys=keys, page=page, detector=detector, quota=quota, glossaries=glossaries)
 
     def route(operation: Operation) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -133,9 +134,10 @@ def all_operations(
     page: bool = True,
     detector: Served | None = None,
     quota: int = 0,
+    glossaries: Sequence[str] = (),
 ) -> list[Operation]:
     """Everything that can be asked, in one table."""
-    translating = Translating(service, detector)
+    translating = Translating(service, detector, glossaries)
     table = [
         *libretranslate.operations(translating),
         *deepl.operations(translating, quota),

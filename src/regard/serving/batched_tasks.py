@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from regard.serving.admission import guess_tokens
 from regard.tasks.lines import Sentence, Translation, join_line
 
 if TYPE_CHECKING:
+    from regard.serving.glossaries import Terms
     from regard.tasks.classification import Guess, TextClassifier
     from regard.tasks.masked import FilledWord, MaskedText
     from regard.tasks.tagging import Tagged, TextTagger
@@ -33,6 +35,7 @@ class Searching:
     beam: int | None
     alternatives: int
     attention: bool
+    terms: Terms | None = None
 
     def settings(self, own: SearchConfig) -> SearchConfig:
         """The model's own settings with what was asked for. As many hypotheses are kept as are given back."""
@@ -43,11 +46,19 @@ class Searching:
 class Translating:
     """Texts into the n-best translations of each. The units are sentences, split as `regard translate` splits them."""
 
+    def __init__(self) -> None:
+        self._with_terms: weakref.WeakKeyDictionary[Translator, dict[Terms, Translator]] = weakref.WeakKeyDictionary()
+
     def cut(self, model: Translator, wish: Sequence[str]) -> list[Counted]:
         return [Counted(one, len(one.ids) + 1, one.line) for one in model.split(wish)]
 
     def compute(self, model: Translator, key: Searching, units: Sequence[Counted]) -> list[list[Translation]]:
         settings = key.settings(model.search)
+        if key.terms is not None:  # made ready once for each model
+            known = self._with_terms.setdefault(model, {})
+            if key.terms not in known:
+                known[key.terms] = model.with_glossary(key.terms.glossary)
+            model = known[key.terms]
         sentences = [dataclasses.replace(unit.what, line=i) for i, unit in enumerate(units)]
         return model.search_sentences(sentences, settings, attention=key.attention, details=key.attention)
 

@@ -69,6 +69,8 @@ class Worker:
         self._ready = threading.Condition()
         self._ended = False
         self._company = False  # requests came close together lately
+        self._free_since = 0.0  # when the last batch was answered
+        self._expected = 1  # requests that were there then: answered just now, or waiting
         self._thread: threading.Thread | None = None
 
     def submit(self, order: Order) -> None:
@@ -109,20 +111,24 @@ class Worker:
                 for order in [*fresh, *self._open]:
                     self._tell([(order, None, error)])
                 self._open.clear()
+            self._free_since = time.monotonic()
 
     def _gather(self) -> None:
-        """Waits for company where there was some lately, at most `wait_ms` from when the first request came."""
+        """Waits for company where there was some lately: for as many as were there before, at most `wait_ms`.
+
+        Those who were just answered often ask again at once. Without the wait they would take turns with those who came while
+        they were being answered, in two batches of half the size.
+        """
         self._company = self._company or len(self._inbox) > 1
-        end = self._inbox[0].came + self.limits.wait_ms / 1000
+        end = max(self._inbox[0].came, self._free_since) + self.limits.wait_ms / 1000
         while self._company and not self._ended and not self._enough():
             left = end - time.monotonic()
             if left <= 0 or not self._ready.wait(left):
                 break
 
     def _enough(self) -> bool:
-        return (
-            sum(order.tokens for order in self._inbox) >= self.limits.batch_tokens
-            or len(self._inbox) >= self.limits.batch_texts
+        return sum(order.tokens for order in self._inbox) >= self.limits.batch_tokens or len(self._inbox) >= min(
+            self._expected, self.limits.batch_texts
         )
 
     def _serve(self, fresh: list[Order]) -> None:
@@ -199,6 +205,7 @@ class Worker:
             self._open = deque(one for one in self._open if one is not order)
             self._tell([(order, None, explained(error))])
             return
+        self._expected = len(batch) + len(self._inbox)
         results = iter(found)
         for order, places in batch:
             for i in places:

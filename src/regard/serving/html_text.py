@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from regard.data.sentences import split_paragraph
 from regard.serving.aligning import Pair
+from regard.serving.glossaries import Terms
 from regard.serving.html_markup import HTML, Rules, Segment, parts_of
 from regard.serving.html_placing import in_step, placed, units_of
 from regard.serving.languages import portions
@@ -32,6 +33,7 @@ class MarkupTranslator:
         *,
         beam: int | None = None,
         alternatives: int = 0,
+        terms: Terms | None = None,
     ) -> list[list[str]]:
         """Translations of each document: the best, and up to `alternatives` others."""
         documents = [await asyncio.to_thread(parts_of, text, rules) for text in texts]
@@ -41,7 +43,7 @@ class MarkupTranslator:
         asked = list(dict.fromkeys(text for many in sentences.values() for text, _ in many if text.strip()))
         found: dict[str, list[str]] = {}
         for some in portions(asked, self.service.limits):
-            answers = await self.service.translate(served, some, beam=beam, alternatives=alternatives)
+            answers = await self.service.translate(served, some, beam=beam, alternatives=alternatives, terms=terms)
             found.update(zip(some, answers, strict=True))
         most = max((len(many) for many in found.values()), default=1)
         pairs = [

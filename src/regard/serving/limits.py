@@ -61,7 +61,7 @@ class Limits:
     queue_tokens: int = 200_000  # of all their texts together
     batch_tokens: int = 4096  # of a batch, padding not counted
     batch_texts: int = 128  # sentences of a batch
-    wait_ms: int = 4  # how long a lone request waits for company
+    wait_ms: int = 10  # how long a batch waits for company
     slots: int = 32  # completions that are written at the same time, per model
 
     # of connections and clients

@@ -98,8 +98,8 @@ class Metrics:
         self.seconds = Histogram("regard_request_seconds", "Seconds from request to answer", "facade", SECONDS)
         self.refusals = Counter("regard_refusals_total", "Requests refused, by kind", ("kind",))
         self.given_up = Counter("regard_given_up_total", "Requests whose client went away", ("model",))
-        self.guarded = Counter(
-            "regard_guarded_total", "Texts whose best translation was none: a loop, nothing, a copy", ("model",)
+        self.noted = Counter(
+            "regard_noted_total", "Texts whose best translation was none (a loop, a copy), or lacks a term", ("model",)
         )
         self.tokens_in = Counter("regard_tokens_read_total", "Tokens of texts that were worked on", ("model",))
         self.tokens_out = Counter("regard_tokens_written_total", "Tokens that were written", ("model",))
@@ -121,7 +121,7 @@ class Metrics:
     def text(self) -> str:
         """What GET /metrics answers, of type `CONTENT_TYPE`."""
         all_of_them = (
-            self.requests, self.seconds, self.refusals, self.given_up, self.guarded, self.tokens_in, self.tokens_out, self.batches,
+            self.requests, self.seconds, self.refusals, self.given_up, self.noted, self.tokens_in, self.tokens_out, self.batches,
             self.loads, self.slow, *self._gauges,
         )  # fmt: skip
         lines: list[str] = []

@@ -20,6 +20,7 @@ from regard.serving.shelf import Served, Shelf
 from regard.serving.writing import Scribe, Writing
 
 if TYPE_CHECKING:
+    from regard.serving.glossaries import Terms
     from regard.tasks.classification import Guess
     from regard.tasks.lines import Translation
     from regard.tasks.masked import FilledWord
@@ -41,7 +42,7 @@ class Service:
         self.admission = Admission(self.limits)
         self._workers: dict[str, Worker] = {}
         self._scribes: dict[str, Scribe] = {}
-        self._aligning = Aligning()
+        self._translating, self._aligning = Translating(), Aligning()
         shelf.on_load.append(lambda served: self.metrics.loads.add(served.name))
         self._add_gauges()
 
@@ -109,10 +110,13 @@ class Service:
         *,
         beam: int | None = None,
         alternatives: int = 0,
+        terms: Terms | None = None,
         deadline: float | None = None,
     ) -> list[list[str]]:
-        """Translations of whole texts: of each the best, and up to `alternatives` others, the better first."""
-        found = await self.translations(served, texts, beam=beam, alternatives=alternatives, deadline=deadline)
+        """Translations of whole texts: of each the best, and up to `alternatives` others, the better first; with `terms`."""
+        found = await self.translations(
+            served, texts, beam=beam, alternatives=alternatives, terms=terms, deadline=deadline
+        )
         return [[one.text for one in many] for many in found]
 
     async def translations(
@@ -123,6 +127,7 @@ class Service:
         beam: int | None = None,
         alternatives: int = 0,
         attention: bool = False,
+        terms: Terms | None = None,
         deadline: float | None = None,
     ) -> list[list[Translation]]:
         """The same with tokens, scores and, if asked for, attention weights (which torch works out, more slowly)."""
@@ -130,9 +135,9 @@ class Service:
         check_texts(texts, self.limits)
         check_count("beam", beam, 1, self.limits.beam)
         check_count("alternatives", alternatives, 0, self.limits.most_alternatives)
-        key = Searching(beam, alternatives, attention)
-        found = await self._batched(served, Translating(), key, list(texts), texts, deadline)
-        self.metrics.guarded.add(served.name, by=sum(bool(many[0].note) for many in found))
+        key = Searching(beam, alternatives, attention, terms)
+        found = await self._batched(served, self._translating, key, list(texts), texts, deadline)
+        self.metrics.noted.add(served.name, by=sum(bool(many[0].note) for many in found))
         return found
 
     async def align(

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 from collections.abc import Sequence
 
+from regard.serving.glossaries import Glossaries, Terms
 from regard.serving.html_markup import Rules
 from regard.serving.html_text import MarkupTranslator
 from regard.serving.languages import Languages
@@ -31,11 +32,12 @@ class Translated:
 
 
 class Translating:
-    """Translators by language. `detector` is a text classifier whose labels are language codes."""
+    """Translators by language. `detector` is a text classifier whose labels are language codes; `glossaries`: see there."""
 
-    def __init__(self, service: Service, detector: Served | None = None):
+    def __init__(self, service: Service, detector: Served | None = None, glossaries: Sequence[str] = ()):
         self.service, self.detector = service, detector
         self.languages = Languages(service.shelf)
+        self.glossaries = Glossaries.read(glossaries, self.languages)
         self.markup = MarkupTranslator(service)
 
     async def detect(self, texts: Sequence[str]) -> list[list[Guessed]]:
@@ -57,6 +59,7 @@ class Translating:
         rules: Rules | None = None,
         beam: int | None = None,
         alternatives: int = 0,
+        terms: Terms | None = None,
     ) -> list[Translated]:
         """Translations of texts. Without a source language, it is detected, or is the only one that the target has.
 
@@ -72,7 +75,7 @@ class Translating:
         places = {code: [i for i, guess in enumerate(sources) if guess.language == code] for code in chosen}
         found = await asyncio.gather(
             *(
-                self._translate(served, [texts[i] for i in places[code]], rules, beam, alternatives)
+                self._translate(served, [texts[i] for i in places[code]], rules, beam, alternatives, terms)
                 for code, served in chosen.items()
             )
         )
@@ -92,8 +95,14 @@ class Translating:
         raise Refused(400, what, f"Say the source language: {', '.join(able)}", field="source")
 
     async def _translate(
-        self, served: Served, texts: list[str], rules: Rules | None, beam: int | None, alternatives: int
+        self,
+        served: Served,
+        texts: list[str],
+        rules: Rules | None,
+        beam: int | None,
+        alternatives: int,
+        terms: Terms | None,
     ) -> list[list[str]]:
         if rules is not None:
-            return await self.markup.translate(served, texts, rules, beam=beam, alternatives=alternatives)
-        return await self.service.translate(served, texts, beam=beam, alternatives=alternatives)
+            return await self.markup.translate(served, texts, rules, beam=beam, alternatives=alternatives, terms=terms)
+        return await self.service.translate(served, texts, beam=beam, alternatives=alternatives, terms=terms)

@@ -11,7 +11,7 @@ import torch
 from regard.core.device import choose_device
 from regard.core.errors import ModelError
 from regard.core.search_config import SearchConfig
-from regard.core.types import EOS, pad_rows
+from regard.core.types import BOS, EOS, PAD, UNK, pad_rows
 from regard.data.tokenizers import TokenizerPair
 from regard.models.base import Writer
 from regard.search.forcing import score_pairs
@@ -83,6 +83,23 @@ class TorchEngine:
             return self._speculated(sources, prefixes, settings)
         terms = _terms(sentences)
         return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens, terms=terms, letters=letters)
+
+    def next_tokens(
+        self, sentence: Sentence, count: int, settings: SearchConfig, never: torch.Tensor | None
+    ) -> list[int]:
+        """The likeliest tokens after a sentence's prefix, but those of a mask."""
+        self.model.eval()
+        source = pad_rows([[*sentence.ids, EOS]]).to(self.device)
+        with torch.inference_mode():
+            target = torch.tensor([[BOS, *sentence.prefix]], device=self.device)
+            scores = self.model.output.scores(self.model(source, target).hidden[:, -1])[0]
+            scores[[PAD, BOS, *([UNK] if settings.ban_unknown else [])]] = float("-inf")
+            if never is not None:
+                scores[never.to(self.device)] = float("-inf")
+            if not sentence.prefix:
+                scores[EOS] = float("-inf")  # a translation has words
+            best = scores.topk(min(count, len(scores)))
+        return [int(token) for token, score in zip(best.indices, best.values, strict=True) if score > float("-inf")]
 
     def drafted(self, draft: Writer, ahead: int) -> TorchEngine:
         """The same model, which another one guesses for."""

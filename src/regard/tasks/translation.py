@@ -439,6 +439,14 @@ class Translator:
             return done_all
         return [[dataclasses.replace(one, text=backwards(one.text)) for one in many] for many in done_all]
 
+    def alternatives(
+        self, text: str, prefix: str = "", count: int = 5, *, search: SearchConfig | None = None
+    ) -> list[Translation]:
+        """The likeliest next words after a prefix, each with the best translation that goes on so: see tasks/alternatives.py."""
+        from regard.tasks.alternatives import alternatives
+
+        return alternatives(self, text, prefix, count, search or self.search)
+
     def translate_stream(
         self,
         lines: Iterable[str | None],

@@ -185,3 +185,21 @@ def test_a_draft_changes_nothing(by_torch):
     assert quick.tally.steps < quick.tally.tokens / 2
     with pytest.raises(ConfigError, match="one text at a time"):
         quick.translate(texts)  # with the model's own beam
+
+
+def test_alternatives_at_a_position(by_torch):
+    text, prefix = "Where is the nearest bank?", "Wo ist"
+    found = by_torch.alternatives(text, prefix, 4)
+    assert len(found) == 4
+    assert all(one.text.startswith(prefix + " ") for one in found)
+    words = [one.text[len(prefix) :].split()[0] for one in found]
+    assert len({one.tokens[2] for one in found}) == 4
+    assert all(one.tokens[2].startswith("▁") for one in found)  # whole words: not "Wo isten"
+    likeliest = [by_torch.score([text], [one.text])[0].token_log_probs[2] for one in found]
+    assert likeliest == sorted(likeliest, reverse=True)
+    assert found[0].text == by_torch.hypotheses([text], prefixes=[prefix + " " + words[0]])[0][0].text
+    first = by_torch.alternatives(text, count=3)
+    assert len({one.tokens[0] for one in first}) == 3
+    assert by_torch.alternatives("", count=3) == []
+    with pytest.raises(ConfigError, match="not from 1 to 64"):
+        by_torch.alternatives(text, count=0)

@@ -1,16 +1,20 @@
-"""DeepL's interface: /v2/translate, /v2/languages, /v2/usage."""
+"""DeepL's interface: /v2/translate, /v2/languages, /v2/usage, /v2/glossaries."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from starlette.responses import Response
+
 from regard.serving.fields import Choice, Field, Flag, ListOf, OneOf, Only, Record, Text
+from regard.serving.glossaries import Terms
 from regard.serving.html_markup import Rules
 from regard.serving.languages import total_characters
-from regard.serving.operations import Asked, Facade, Operation
+from regard.serving.operations import API_POLICY, HEADERS, Asked, Facade, Operation
 from regard.serving.refusals import Refused
 from regard.serving.translating import Translating
 
+TABBED = "text/tab-separated-values"
 NO_LIMIT = 10**12  # what DeepL says where there is none
 STRING: dict[str, Any] = {"type": "string"}
 FACADE = Facade(
@@ -46,18 +50,18 @@ def operations(translating: Translating, quota: int = 0) -> list[Operation]:
     usage = Usage(quota)
     sources, targets = languages.deepl_sources(), languages.deepl_targets()
 
+    glossaries = translating.glossaries
+
     async def translate(asked: Asked) -> dict[str, Any]:
         given = asked["text"] if isinstance(asked["text"], list) else [asked["text"]]
         texts = given if asked["split_sentences"] == "1" else [" ".join(text.splitlines()) for text in given]
         characters = total_characters(texts, limits.request_characters)
+        source = None if asked["source_lang"] is None else sources[asked["source_lang"]]
+        target = targets[asked["target_lang"]]
+        terms = glossaries.choose(asked["glossary_id"], source, target, "glossary_id")
         usage.take(characters)
         try:
-            found = await translating.translate(
-                texts,
-                None if asked["source_lang"] is None else sources[asked["source_lang"]],
-                targets[asked["target_lang"]],
-                rules=_rules(asked),
-            )
+            found = await translating.translate(texts, source, target, rules=_rules(asked), terms=terms)
         except BaseException:
             usage.give_back(characters)
             raise
@@ -75,6 +79,25 @@ def operations(translating: Translating, quota: int = 0) -> list[Operation]:
     async def list_languages(asked: Asked) -> list[dict[str, object]]:
         return languages.deepl_list(asked["type"])
 
+    async def list_glossaries(asked: Asked) -> dict[str, Any]:
+        return {"glossaries": [glossaries.described(one) for one in glossaries]}
+
+    async def list_pairs(asked: Asked) -> dict[str, Any]:
+        pairs = dict.fromkeys((pair.source.lower(), pair.target.lower()) for pair in languages.pairs)
+        return {"supported_languages": [{"source_lang": a, "target_lang": b} for a, b in pairs]}
+
+    def of(asked: Asked) -> Terms:
+        found = glossaries.found.get(asked["name"])
+        if found is None:
+            raise Refused(404, "there is no such glossary", "See /v2/glossaries", kind="not_found")
+        return found
+
+    async def one_glossary(asked: Asked) -> dict[str, Any]:
+        return glossaries.described(of(asked))
+
+    async def entries(asked: Asked) -> Response:
+        return Response(of(asked).entries(), headers={**HEADERS, **API_POLICY}, media_type=TABBED)
+
     async def show_usage(asked: Asked) -> dict[str, int]:
         return {"character_count": usage.count, "character_limit": usage.limit or NO_LIMIT}
 
@@ -86,6 +109,7 @@ def operations(translating: Translating, quota: int = 0) -> list[Operation]:
         Field("split_sentences", Choice(("0", "1", "nonewlines")), "1: lines are translated apart", default="1"),
         Field("preserve_formatting", Flag(), "white space is always kept", default=False),
         Field("formality", Choice(("default", "prefer_more", "prefer_less")), "there is one tone", default="default"),
+        Field("glossary_id", glossaries.kind, "one of /v2/glossaries; needs source_lang", null=len(glossaries) == 0),
         Field("tag_handling", Choice(("html", "xml")), "tags stay in place"),
         Field("tag_handling_version", Choice(("v1", "v2"))),
         Field("outline_detection", Flag(), "of XML: find out which tags end a text", default=True),
@@ -112,6 +136,7 @@ def operations(translating: Translating, quota: int = 0) -> list[Operation]:
         "required": ["detected_source_language", "text", "billed_characters"],
     }
     count = {"type": "integer", "minimum": 0}
+    name = Field("name", Text(200, least=1), "the glossary_id", required=True)
     kind = Field("type", Choice(("source", "target")), default="source")
     return [
         Operation(
@@ -135,11 +160,28 @@ def operations(translating: Translating, quota: int = 0) -> list[Operation]:
                 "properties": {"character_count": count, "character_limit": count},
             },
         ),
+        Operation(
+            facade=FACADE, method="GET", path="/v2/glossaries", answer=list_glossaries,
+            about="The glossaries, which whoever runs the server has named.",
+            gives={"type": "object", "required": ["glossaries"]},
+        ),
+        Operation(
+            facade=FACADE, method="GET", path="/v2/glossaries/{name}", answer=one_glossary, about="One of them.",
+            fields=Record((name,)), gives={"type": "object", "required": ["glossary_id", "name"]}, statuses=(404,),
+        ),
+        Operation(
+            facade=FACADE, method="GET", path="/v2/glossaries/{name}/entries", answer=entries, about="Its entries.",
+            fields=Record((name,)), gives={"type": "string"}, gives_type=TABBED, statuses=(404,),
+        ),
+        Operation(
+            facade=FACADE, method="GET", path="/v2/glossary-language-pairs", answer=list_pairs,
+            about="The languages between which there may be glossaries.",
+            gives={"type": "object", "required": ["supported_languages"]},
+        ),
     ]  # fmt: skip
 
 
 _NOT_THERE = (
-    "glossary_id",
     "glossary_ids",
     "style_id",
     "translation_memory_id",

@@ -47,8 +47,8 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
     files = KeptFiles(limits.kept_files)
     text = Text(limits.characters)
     some_text: Kind = OneOf((Text(limits.characters, least=1), ListOf(text, limits.texts)))
-    source = Field("source", Choice((*languages.sources, AUTO)), "a code of /languages, or auto", required=True)
-    target = Field("target", Choice(languages.targets), "one of the source's targets", required=True)
+    from_field = Field("source", Choice((*languages.sources, AUTO)), "a code of /languages, or auto", required=True)
+    to_field = Field("target", Choice(languages.targets), "one of the source's targets", required=True)
     guess = {
         "type": "object",
         "properties": {"confidence": {"type": "number", "minimum": 0, "maximum": 100}, "language": STRING},
@@ -59,14 +59,16 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
         q, alternatives = asked["q"], asked["alternatives"]
         texts = q if isinstance(q, list) else [q]
         total_characters(texts, limits.request_characters)
+        source, target = None if asked["source"] == AUTO else asked["source"], asked["target"]
         found = await translating.translate(
             texts,
-            None if asked["source"] == AUTO else asked["source"],
-            asked["target"],
+            source,
+            target,
             model=asked["model"],
             rules=HTML if asked["format"] == "html" else None,
             beam=asked["beam"],
             alternatives=alternatives,
+            terms=translating.glossaries.choose(asked["glossary"], source, target, "glossary"),
         )
         answer: dict[str, Any] = {"translatedText": _of_q(q, [one.texts[0] for one in found])}
         if asked["source"] == AUTO:
@@ -142,10 +144,11 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
     record = Record(
         (
             Field("q", some_text, "a text, or several", required=True),
-            source,
-            target,
+            from_field,
+            to_field,
             KEY,
             *_options(limits, service.shelf),
+            Field("glossary", translating.glossaries.kind, "terms that must be written (not LibreTranslate's)"),
         )
     )
     return [
@@ -180,7 +183,7 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
         ),
         Operation(
             facade=FACADE, method="POST", path="/translate_file", takes=("multipart",), file="file",
-            answer=translate_file, fields=Record((source, target, KEY)),
+            answer=translate_file, fields=Record((from_field, to_field, KEY)),
             about=f"Translates a file ({', '.join(ENDINGS)}) in UTF-8. It is kept for a quarter of an hour.",
             gives={"type": "object", "properties": {"translatedFileUrl": STRING}, "required": ["translatedFileUrl"]},
         ),
