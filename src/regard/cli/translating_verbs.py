@@ -22,7 +22,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 
 
 def add_translating_verbs(app: typer.Typer) -> None:
-    for verb in (translate, score, align, shortlist):
+    for verb in (translate, score, align, shortlist, calibrate):
         app.command()(verb)
 
 
@@ -211,6 +211,21 @@ def align(
 
     rule = LinkRule(threshold=threshold, null=null)
     run_align(src, tgt, model, out, gold, gold_from_one, reverse, symmetrise, rule, tag, reverse_tag, as_json, device)
+
+
+def calibrate(
+    src: Annotated[Path, typer.Option(help="Held-out source text; 500 lines are good.")],
+    tgt: Annotated[Path, typer.Option(help="Its translations.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="The run folder of a translator.")],
+    tag: TagOption = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the reliability as one JSON object.")] = False,
+    device: DeviceOption = "auto",
+) -> None:
+    """Make confidences mean what they say: fit them on held-out pairs, keep them in the run, and show how reliable they are."""
+    with whole_imports():
+        from regard.cli.calibrate import run_calibrate
+
+    run_calibrate(model, src, tgt, tag, as_json, device)
 
 
 def shortlist(

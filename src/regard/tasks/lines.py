@@ -33,6 +33,10 @@ class Translation:
     finished: bool  # False where the maximum length cut the text
     attention: list[list[float]] | None = None  # [target token][source token]; both sides end with </s>
     note: str = ""  # what a guard says of it (see tasks/guarding.py)
+    confidence: float | None = (
+        None  # expected chrF from 0 to 1, where the model was calibrated (see tasks/confidence.py)
+    )
+    token_confidences: list[float] | None = None  # how probably each token is right; as long as token_log_probs
 
     def to_plain(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -119,6 +123,7 @@ def _joined(chosen: list[tuple[Sentence, Translation]]) -> Translation:
         text=chosen[0][0].before + "".join(texts),
         score=sum(t.score for _, t in chosen),
         log_prob=sum(t.log_prob for _, t in chosen),
+        **_confidences([t for _, t in chosen]),
         tokens=tokens,
         token_log_probs=[p for _, t in chosen for p in t.token_log_probs],
         source_tokens=source_tokens,
@@ -140,3 +145,12 @@ def _blocks(attentions: Sequence[list[list[float]] | None]) -> list[list[float]]
         rows += [[0.0] * begin + row + [0.0] * (width - begin - size) for row in block]
         begin += size
     return rows
+
+
+def _confidences(parts: list[Translation]) -> dict[str, Any]:
+    """Of a line: the mean of its sentences', by their lengths."""
+    if any(part.confidence is None or part.token_confidences is None for part in parts):
+        return {}
+    sizes = [max(1, len(part.tokens)) for part in parts]
+    mean = sum((part.confidence or 0.0) * size for part, size in zip(parts, sizes, strict=True)) / sum(sizes)
+    return {"confidence": mean, "token_confidences": [c for part in parts for c in part.token_confidences or []]}

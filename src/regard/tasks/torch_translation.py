@@ -84,6 +84,24 @@ class TorchEngine:
         terms = _terms(sentences)
         return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens, terms=terms, letters=letters)
 
+    def certainties(
+        self, sources: Sequence[list[int]], targets: Sequence[list[int]], batch_tokens: int = 4096
+    ) -> list[list[tuple[float, bool]]]:
+        """At each place of given targets, the log-probability of the likeliest token, and whether it is the target's."""
+        found: list[list[tuple[float, bool]]] = [[] for _ in sources]
+        self.model.eval()
+        for rows in batches([max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)], batch_tokens):
+            source = pad_rows([[*sources[row], EOS] for row in rows]).to(self.device)
+            target = pad_rows([[BOS, *targets[row]] for row in rows]).tokens.to(self.device)
+            with torch.inference_mode():
+                hidden = self.model(source, target).hidden
+                for row, states in zip(rows, hidden, strict=True):
+                    wanted = torch.tensor([*targets[row], EOS], device=self.device)
+                    best = self.model.output.scores(states[: len(wanted)]).max(-1)
+                    right = (best.indices == wanted).tolist()
+                    found[row] = list(zip(best.values.tolist(), right, strict=True))
+        return found
+
     def next_tokens(
         self, sentence: Sentence, count: int, settings: SearchConfig, never: torch.Tensor | None
     ) -> list[int]:

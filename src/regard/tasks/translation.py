@@ -20,6 +20,7 @@ from regard.data.tokenizers import TokenizerPair
 from regard.data.word_order import backwards
 from regard.engines.ctranslate2_limits import COMPUTE, Asked
 from regard.engines.ctranslate2_rules import why_not_search
+from regard.tasks.confidence import Calibration
 from regard.tasks.guarding import Guard
 from regard.tasks.lazy_torch import LazyTorch
 from regard.tasks.line_batches import batches, chunks
@@ -88,6 +89,7 @@ class Translator:
         self.tag = ""  # put before every sentence that has none of its own
         self.chooser: Chooser | None = None  # puts n-best lists in another order
         self.guard: Guard | None = None  # takes care that what is first is a translation
+        self.calibration: Calibration | None = None  # says how confident translations are
         self.terminology: Terminology | None = None  # terms that must be written
         self._fast, self._only_fast = fast, only_fast
         self.backwards = backwards
@@ -129,6 +131,7 @@ class Translator:
             model = quantise(model)
         translator = cls(model, tokenizers, device=chosen, folder=folder, **settings_of(config))
         translator.engine_note = note
+        translator.calibration = Calibration.load(folder)
         return translator
 
     @classmethod
@@ -150,7 +153,9 @@ class Translator:
                     reason = f"{error.where}: {error.what}"
                 else:
                     tokenizers = opened.tokenizers
-                    return cls(None, tokenizers, device="cpu", folder=folder, fast=fast, only_fast=only, **settings), ""
+                    made = cls(None, tokenizers, device="cpu", folder=folder, fast=fast, only_fast=only, **settings)
+                    made.calibration = Calibration.load(folder)
+                    return made, ""
         if reason and only:
             raise ModelError("engine ctranslate2", reason, "Use engine auto or torch")
         if not reason:  # a GPU was feared, and torch knows of none
@@ -352,6 +357,8 @@ class Translator:
         texts = [sentence.text for sentence in sentences]
         if self.chooser is not None:
             found = [many[: settings.nbest] for many in self.chooser.choose(texts, found)]
+        if self.calibration is not None and details:
+            found = [[self.calibration.add_to(one) for one in many] for many in found]
         if self.guard is None:
             return found
 
@@ -438,6 +445,12 @@ class Translator:
         if not self.backwards:
             return done_all
         return [[dataclasses.replace(one, text=backwards(one.text)) for one in many] for many in done_all]
+
+    def certainties(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[tuple[float, bool]]]:
+        """At each token of given translations, the log-probability of the likeliest one, and whether it stands there."""
+        leads = self.leads(None, len(sources))
+        ids = [lead + one for lead, one in zip(leads, self.tokenizers.source.encode(list(sources)), strict=True)]
+        return self._torch.engine.certainties(ids, self.tokenizers.target.encode(list(targets)))
 
     def alternatives(
         self, text: str, prefix: str = "", count: int = 5, *, search: SearchConfig | None = None
