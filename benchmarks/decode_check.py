@@ -81,15 +81,12 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str) -> 
     torch.set_float32_matmul_precision("highest")
     fast_steps.DEVICES.add(device)
     try:
-        return all([_check(name, model, vocabulary, device) for name, model in _models_of(locals())])
+        found = models(width, layers, heads, vocabulary, device)
+        return False not in [_check(name, model, vocabulary, device) for name, model in found.items()]
     finally:
         fast_steps.DEVICES.intersection_update(usual)
         torch.set_float32_matmul_precision(precision)
         torch.backends.cuda.matmul.allow_tf32 = tf32
-
-
-def _models_of(sizes: dict[str, Any]) -> list[tuple[str, Any]]:
-    return list(models(*(sizes[name] for name in ("width", "layers", "heads", "vocabulary", "device"))).items())
 
 
 def _check(name: str, model: Any, vocabulary: int, device: str) -> bool:

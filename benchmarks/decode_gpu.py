@@ -1,6 +1,6 @@
 """How fast text is written on a GPU: regard's search against Hugging Face `generate`, and with recorded steps against without.
 
-    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--profile]
+    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--check] [--profile]
                                     [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
 
 - "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
@@ -16,13 +16,15 @@ comes: `generate` with its cache, under inference mode; `--peer static` gives it
 warm-up of each, both are timed in turns; a time is the median over rounds, and a ratio the median of the ratios within rounds.
 One JSON line per case, a table at the end.
 
-Of the Transformer and the GPT, several ways can be timed in the same turns, by commas: `--kernels on,off,early,few64`.
-- "on": steps made of few kernels (`search.fused`), as they come; "off": the model's own operations ("both": these two);
+Of the Transformer and the GPT, several ways can be timed in the same turns, by commas: `--kernels off,on,early,few64`.
+- "off": the model's own operations, recorded; "on": steps made of few kernels (`search.fused`) as well ("both": these two);
 - "early": a kernel may start while the one before it ends (`triton_here.EARLY`);
 - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them.
 `kernels` says whether they were found to work. `agree` is how much of the texts is the same as in the first way, `apart` the mean
 difference of scores: random weights make many near ties. `first_seconds` is the first search of a shape, with all that is compiled
-for it. `--profile` adds the costliest kernels of a search in each way.
+for it. `--profile` adds the costliest kernels of a search in each way. `--check` first compares n-best lists of steps made of few
+kernels with those of plain steps (decode_check.py); where they differ, or kernels do not run, only "off" is timed, and the end is
+an error.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from decode_check import check
 from regard.core.types import BOS, EOS, PAD, pad_rows
 from regard.layers.decoding import triton_here
 from regard.models.bahdanau import BahdanauConfig
@@ -88,7 +91,7 @@ class Way:
 
 
 def ways(model: Any, args: argparse.Namespace) -> list[Way]:
-    names = args.kernels.replace("both", "on,off").split(",")
+    names = args.kernels.replace("both", "off,on").split(",")
     return [Way(name, model if i == 0 else copy.deepcopy(model)) for i, name in enumerate(names)]
 
 
@@ -107,7 +110,8 @@ def options() -> argparse.Namespace:
     parser.add_argument("--source", type=int, default=32, help="tokens of a source, or of a prompt")
     parser.add_argument("--tokens", type=int, default=32, help="tokens to write")
     parser.add_argument("--sentences", type=int, default=2048, help="of the flow")
-    parser.add_argument("--kernels", default="on", help="on, off, both, or ways by commas: see above")
+    parser.add_argument("--kernels", default="both", help="on, off, both, or ways by commas: see above")
+    parser.add_argument("--check", action="store_true", help="first see that kernels find the same n-best lists")
     parser.add_argument("--profile", action="store_true", help="also list the costliest kernels of each case")
     parser.add_argument("--peer", choices=("plain", "static", "none"), default="plain")
     parser.add_argument("--rounds", type=int, default=5)
@@ -137,7 +141,7 @@ def sources(rows: int, args: argparse.Namespace, shortest: int = 0) -> list[list
     return [[*torch.randint(FIRST_WORD, args.vocabulary, (n,), generator=generator).tolist(), EOS] for n in lengths]
 
 
-def exactly(args: argparse.Namespace, beam: int, capture: bool = True, fused: bool = True) -> SearchConfig:
+def exactly(args: argparse.Namespace, beam: int, capture: bool = True, fused: bool = False) -> SearchConfig:
     """As many tokens as wanted; no guard against repetition, which the peer has not."""
     limits: dict[str, Any] = {
         "max_ratio": 0.0,
@@ -239,7 +243,7 @@ def own_cases(args: argparse.Namespace, beams: list[int], config: Any) -> Iterat
                 "not recorded",
                 rows * args.tokens,
                 args.tokens + 1,
-                {"on": lambda run=run: run(True)},
+                {"own": lambda run=run: run(True)},
                 lambda run=run: run(False),
             )
 
@@ -264,7 +268,7 @@ def flow_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
                 found += search(model, source, config)
             return found
 
-        yield Case(f"flow of {len(texts):,}, beam {beam}", "in batches", written, 0, {"on": ours}, theirs)
+        yield Case(f"flow of {len(texts):,}, beam {beam}", "in batches", written, 0, {"own": ours}, theirs)
 
 
 def marian(args: argparse.Namespace) -> Any:
@@ -416,6 +420,15 @@ def profile(case: Case, args: argparse.Namespace) -> None:
             print(f"  {time_ / steps:9.2f} us {count / steps:8.2f} x {time_ / max(1, count):8.2f} us  {key[:90]}")
 
 
+def checked(args: argparse.Namespace) -> bool:
+    """Whether kernels find the same lists, with models of fewer layers."""
+    try:
+        return check(args.width, min(2, args.layers), args.heads, args.vocabulary, args.device)
+    except Exception as error:  # plain steps are still worth their time
+        print(json.dumps({"check": "failed", "error": f"{type(error).__name__}: {error}"[:400]}), flush=True)
+        return False
+
+
 def main() -> None:
     args = options()
     torch.set_float32_matmul_precision("high")
@@ -424,6 +437,10 @@ def main() -> None:
     print(json.dumps(about), flush=True)
     rows: list[dict[str, Any]] = []
     failed: list[str] = []
+    if args.check and not checked(args):
+        print(json.dumps({"check": "failed", "kernels": "off"}), flush=True)
+        args.kernels = "off"
+        failed.append("the check of kernels")
     for case in cases(args):
         try:
             found = measure(case, args)

@@ -22,7 +22,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cu
 
 
 def add_translating_verbs(app: typer.Typer) -> None:
-    for verb in (translate, score, align, shortlist, calibrate):
+    for verb in (translate, score, align, shortlist, calibrate, backtranslate, distil):
         app.command()(verb)
 
 
@@ -226,6 +226,50 @@ def calibrate(
         from regard.cli.calibrate import run_calibrate
 
     run_calibrate(model, src, tgt, tag, as_json, device)
+
+
+def backtranslate(
+    text: Annotated[Path, typer.Argument(help="Text of the language you want to translate into, one sentence a line.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The pairs: lines of source, tab, target.")],
+    model: Annotated[Path, typer.Option("--model", "-m", help="A translator of the other direction.")],
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw at random: more varied sources.")] = False,
+    top_k: Annotated[int | None, typer.Option(help="Sampling: only the k likeliest tokens.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other draws.")] = None,
+    tag: TagOption = "",
+    device: DeviceOption = "auto",
+    engine: Annotated[str, typer.Option(help="auto, torch or ctranslate2.")] = "auto",
+) -> None:
+    """Make training pairs of plain text by a model of the other direction. Killed, it goes on where it was; torchrun spreads it."""
+    with whole_imports():
+        from regard.cli.synthesise import run_synthesise
+
+    wishes = {"beam": beam, "top_k": top_k, "seed": seed, "method": "sample" if sample else None}
+    given = {name: value for name, value in wishes.items() if value is not None}
+    run_synthesise("back", text, out, model, None, given, tag, device, engine)
+
+
+def distil(
+    text: Annotated[Path, typer.Argument(help="Source text, one sentence a line.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The pairs: lines of source, tab, the teacher's translation.")
+    ],
+    model: ModelOption = None,
+    references: Annotated[
+        Path | None,
+        typer.Option(help="Translations of the text: of the teacher's best, the one most like it is taken."),
+    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    tag: TagOption = "",
+    device: DeviceOption = "auto",
+    engine: Annotated[str, typer.Option(help="auto, torch or ctranslate2.")] = "auto",
+) -> None:
+    """Make training pairs for a small model of a large one's translations. Killed, it goes on where it was; torchrun spreads it."""
+    with whole_imports():
+        from regard.cli.synthesise import run_synthesise
+
+    given = {} if beam is None else {"beam": beam}
+    run_synthesise("distil", text, out, model, references, given, tag, device, engine)
 
 
 def shortlist(

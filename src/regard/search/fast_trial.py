@@ -18,6 +18,7 @@ from regard.layers.decoding.vocabulary import Logits
 
 TOLERANCE = {torch.float32: 0.01}  # mean difference, as a part of the mean size
 TOLERANCE_OF_16_BITS = 0.1
+MOST_SENTENCES = 32  # whose states and logits are compared: a trial must not need much more memory than a step
 EXACTLY = 1e-3  # of sums of the same logits, as a part of their size
 
 
@@ -26,23 +27,27 @@ def is_right(steps: Any, work: Any, memory: Any, state: CacheState) -> bool | No
 
     `steps`: a FastSteps. Caches are written, as the next step will write them again; nothing else changes.
     """
-    here = ~work.done  # rows that are done may have gone on beyond what means something
-    recent = steps.constraints.read(work.live.tokens, work.at)
-    expected = steps.model.step(recent.token, memory, state)[0]
-    if not bool(here.any() & expected[here].isfinite().all()):
+    constraints = steps.constraints
+    token = constraints.read(work.live.tokens, work.at).token
+    expected: Tensor = steps.model.step(token, memory, state)[0]
+    here = (~work.done).nonzero()[:MOST_SENTENCES, 0]  # rows that are done may be beyond what means something
+    expected = expected[here]
+    if not len(here) or not bool(expected.isfinite().all()):
         return None
     most = TOLERANCE.get(steps.decoder.embedding.dtype, TOLERANCE_OF_16_BITS)
-    if not close(steps.states(work, memory, state)[here], expected[here], most):
+    if not close(steps.states(work, memory, state)[here], expected, most):
         return False
     if not steps.ranks:
         return True
     found: Logits = steps.logits(work, memory, state)
     values, norm = (one.unflatten(0, work.live.total.shape)[here].float() for one in (found.values, found.normaliser()))
     raw: Tensor = steps.model.output.logits(expected).float()
-    plain = torch.zeros_like(raw)
-    span, none = work.live.log_probs.shape[-1], work.forced[:, :0]
-    steps.constraints.apply(plain, recent, work.live.tokens, work.at, span, none, work.given)
-    raw, allowed = raw[here], plain[here] == 0
+    some, plain = work.take(here), torch.zeros_like(raw)
+    recent = constraints.read(some.live.tokens, some.at)
+    constraints.apply(
+        plain, recent, some.live.tokens, some.at, some.live.log_probs.shape[-1], some.forced[:, :0], some.given
+    )
+    allowed = plain == 0
     if not (torch.equal(values > -torch.inf, allowed) and close(values[allowed], raw[allowed], most)):
         return False
     if not close(norm, raw.logsumexp(-1, keepdim=True), most, least=1.0):

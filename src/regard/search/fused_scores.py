@@ -10,6 +10,7 @@ Triton is there where torch came with CUDA. Without it, and on a CPU, `usable` s
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
 from __future__ import annotations
 
+import logging
 from functools import cache
 
 import torch
@@ -20,6 +21,7 @@ from regard.core.types import BOS, PAD, UNK
 from regard.layers.decoding.triton_here import jit, tl, triton
 from regard.search.ranking import GROUP
 
+log = logging.getLogger(__name__)
 MOST_GROUPS = 64  # of a row, in one turn
 MOST_VOCABULARY = 1 << 20
 
@@ -32,7 +34,8 @@ def usable(device: str) -> bool:
     try:
         with torch.inference_mode():
             return _is_right(torch.device(device))
-    except Exception:  # whatever keeps a compiler from working here: there is another way
+    except Exception as error:  # whatever keeps a compiler from working here: there is another way
+        log.warning("search: a kernel does not run here, and torch's own operations are taken: %s", str(error)[:300])
         return False
 
 

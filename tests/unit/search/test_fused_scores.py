@@ -6,6 +6,7 @@ import dataclasses
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from regard.search import SearchConfig, fused_scores, search
 from regard.search.ranking import GROUP, best, largest
 
 torch.set_num_threads(1)
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def plainly(logits: Tensor, banned: Tensor, unknown: bool) -> tuple[Tensor, Tensor]:
@@ -100,6 +102,39 @@ def test_the_kernel_in_triton_s_interpreter() -> None:
     subprocess.run([sys.executable, "-c", INTERPRETED], check=True, env=environment, timeout=120)
 
 
+@pytest.mark.skipif(fused_scores.triton is None or INTERPRETING, reason="needs Triton's compiler")
+def test_the_kernel_compiles_for_a_gpu() -> None:
+    """Under the shape checks of tests, too, which wrap functions."""
+    from triton.backends.compiler import GPUTarget  # pyright: ignore[reportMissingImports]
+    from triton.compiler import ASTSource, compile  # pyright: ignore[reportMissingImports]
+
+    kernel: Any = fused_scores._normalise_and_ban
+    sizes = {"VOCABULARY": 32_001, "UNKNOWN": 3, "FIRST": 2, "BANNED": 5, "GROUPS": 64, "WIDTH": 64}
+    types = {"logits": "*bf16", "banned": "*i64", "norm": "*fp32", "maxima": "*bf16"} | dict.fromkeys(
+        sizes, "constexpr"
+    )
+    source = ASTSource(kernel, types, {(kernel.arg_names.index(name),): size for name, size in sizes.items()})
+    assert compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8}).asm["cubin"]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_kernel_on_a_gpu() -> None:
     assert fused_scores.usable("cuda") == (fused_scores.triton is not None)
+
+
+def test_a_kernel_that_does_not_run_is_left_out_with_one_warning(monkeypatch, caplog) -> None:
+    def fails(device):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(fused_scores, "triton", object())
+    monkeypatch.setattr(fused_scores, "_is_right", fails)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    fused_scores.usable.cache_clear()
+    try:
+        assert not fused_scores.usable("cuda")
+        assert not fused_scores.usable("cuda")
+    finally:
+        fused_scores.usable.cache_clear()
+    (record,) = caplog.records
+    assert "no compiler" in record.getMessage()
