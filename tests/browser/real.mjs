@@ -1,6 +1,6 @@
-// Opens every view of every model of a real viewer, and says what is on the page: node real.mjs ADDRESS, JSON on standard output.
+// Opens every view of every model of a real viewer, and says what is on the page: node real.mjs ADDRESS SAVED-PAGE NOTEBOOK-CELL, JSON on standard output.
 import { createRequire } from "node:module";
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
 const viewer = fileURLToPath(new URL("../../viewer/", import.meta.url));
@@ -86,5 +86,29 @@ for (const [name, typed] of Object.entries({ empty: " ", long: "word ".repeat(30
   await page.waitForSelector("main [role=alert]", { timeout: 60000 });
   messages[name] = await page.locator("main [role=alert]").first().innerText();
 }
-console.log(JSON.stringify({ views, foreign, alignment, steps, hostile, dialogs, messages }));
+// A page that was saved, from its file, without a network; and as a notebook shows it.
+const saved = { views: {}, errors: [], asked: [] };
+const offline = await browser.newContext({ viewport: { width: 1280, height: 800 }, offline: true });
+const file = await offline.newPage();
+file.on("console", (message) => message.type() === "error" && saved.errors.push(message.text()));
+file.on("pageerror", (error) => saved.errors.push(error.message));
+file.on("request", (request) => !/^(data|blob|file):/.test(request.url()) && saved.asked.push(request.url()));
+await file.goto(`file://${process.argv[3]}`);
+for (const view of ["heads", "alignment", "steps", "beam", "positions", "pooling"]) {
+  await file.locator(`.views a[href*="view=${view}"]`).click();
+  await file.waitForFunction(() => document.querySelector("main h2") && !document.querySelector(".waiting, .old"));
+  saved.views[view] = {
+    text: (await file.locator("main").innerText()).length,
+    alerts: await file.locator("main [role=alert]").count(),
+    pictures: await file.locator("main canvas, main svg.plane").count(),
+  };
+}
+await file.locator('.views a[href*="view=alignment"]').click();
+saved.alignment = await file.locator(".readout .big .num").first().evaluate((item) => Number(item.dataset.value));
+const notebook = await offline.newPage();
+notebook.on("pageerror", (error) => saved.errors.push(error.message));
+await notebook.setContent(readFileSync(process.argv[4], "utf8"));
+await notebook.frameLocator("iframe").locator(".says").waitFor({ timeout: 30000 });
+saved.notebook = await notebook.frameLocator("iframe").locator(".says").innerText();
+console.log(JSON.stringify({ saved, views, foreign, alignment, steps, hostile, dialogs, messages }));
 await browser.close();

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -92,20 +93,20 @@ def small_session(folder: Path) -> Session:
     for name in SIZES:
         (folder / name).mkdir()
         places.append(run_folder(name, folder / name))
-    evaluation.MOST_SENTENCES = 60
     return Session(places, device="cpu")
 
 
 @contextlib.contextmanager
 def served(session: Session) -> Iterator[str]:
-    """A viewer, and its address."""
+    """A viewer, and its address. Few sentences are translated to be evaluated."""
     server = uvicorn.Server(uvicorn.Config(make_app(session), port=0, log_level="warning", timeout_graceful_shutdown=1))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
         time.sleep(0.05)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
+        with patch.object(evaluation, "MOST_SENTENCES", 60):
+            yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/"
     finally:
         session.ended = True
         server.should_exit = True

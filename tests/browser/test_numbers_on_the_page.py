@@ -77,6 +77,12 @@ WANTED: dict[str, dict[str, Any]] = {
     "positions": {"state": state("positions", "bundled", table="source"), "save": ["CSV", 0]},
     "learned": {"state": state("positions", "convs2s"), "save": ["CSV", 0]},
     "near": {"state": state("vectors", "bundled", word="street"), "save": ["CSV", 0]},
+    "analogy": {"state": state("vectors", "bundled", analogy="is,was,are"), "save": ["CSV", 1]},
+    "context": {
+        "state": state("vectors", "bundled"),
+        "click": ['section[aria-label="One word in two sentences"] button[type=submit]'],
+        "save": ["CSV", 3],
+    },
     "next": {"state": state("language", "gpt"), "save": ["JSON", 0]},
     "surprisal": {"state": state("language", "lstmlm"), "save": ["JSON", 0]},
     "fill": {"state": state("language", "bert"), "save": ["JSON", 0]},
@@ -305,6 +311,34 @@ def test_neighbours_of_a_word(page, session):
     assert len(rows) >= 5
     for word, cosine in rows:
         assert float(cosine) == pytest.approx(float(unit[vectors.words.index(word)] @ mine), abs=TOLERANCE)
+
+
+def test_analogies_and_one_word_in_two_sentences(page, session, task):
+    vectors = WordVectors.load(session.models[0].folder)
+    unit = vectors.unit.astype(np.float64)
+    a, b, c = (unit[vectors.place(word)] for word in ("is", "was", "are"))
+    asked = (b - a + c) / np.linalg.norm(b - a + c)
+    rows = table(page, "analogy")[1:]
+    assert rows[0][0] == "were"
+    for word, cosine in rows:
+        assert float(cosine) == pytest.approx(float(unit[vectors.words.index(word)] @ asked), abs=TOLERANCE)
+    model, tokenizer, ends = task("bundled").model, task("bundled").tokenizers.source, []
+    for before, after in (("She sat on the", " of the river."), ("He took the money to the", ".")):
+        (ids,), (begin,), (end,) = (
+            tokenizer.encode([text]) for text in (before + " bank" + after, before, before + " bank")
+        )
+        source = pad_rows([[*ids, EOS]])
+        with torch.inference_mode():
+            x = model._embed(source.tokens, "source", torch.arange(len(ids) + 1), len(ids) + 1, source.keep)
+            states = [x]
+            for layer in model.encoder:
+                x, _ = layer(x, None, False)
+                states.append(x)
+        ends.append([one[0, len(begin) : len(end)].mean(0).double().numpy() for one in states])
+    shown = table(page, "context")[1:]
+    own = [float(one @ two / np.linalg.norm(one) / np.linalg.norm(two)) for one, two in zip(*ends, strict=True)]
+    assert [name for name, _ in shown] == ["input", *(f"layer {i}" for i in range(1, 6))]
+    np.testing.assert_allclose([float(cosine) for _, cosine in shown], own, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(("key", "name"), [("next", "gpt"), ("surprisal", "lstmlm")])

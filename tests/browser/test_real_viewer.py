@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from small_runs import SIZES, run_node, served, small_session
 
+import regard
 from regard.looking.session import SENTENCE
 from regard.looking.tracing import make_trace
 
@@ -20,9 +21,13 @@ def session(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def seen(session):
+def seen(session, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    looked = regard.look(session.models[0].task, SENTENCE)
+    looked.save(folder / "page.html")
+    (folder / "cell.html").write_text(looked.show()._repr_html_(), encoding="utf-8")
     with served(session) as address:
-        return run_node("real.mjs", address)
+        return run_node("real.mjs", address, str(folder / "page.html"), str(folder / "cell.html"))
 
 
 def test_every_view_of_every_model_shows_something(seen):
@@ -38,6 +43,17 @@ def test_every_view_of_every_model_shows_something(seen):
         if not (good and one["fits"]):
             wrong.append(one)
     assert wrong == []
+
+
+def test_a_saved_page_needs_no_server_and_no_network(seen, session):
+    saved = seen["saved"]
+    assert saved["errors"] == saved["asked"] == []
+    assert {view: one["alerts"] for view, one in saved["views"].items()} == dict.fromkeys(saved["views"], 0)
+    assert all(one["text"] > 100 and one["pictures"] for one in saved["views"].values())
+    trace = make_trace(session.models[0].task, SENTENCE)
+    assert trace.alignment is not None
+    assert saved["alignment"] == pytest.approx(float(trace.alignment[0].max()), abs=1e-6)
+    assert "looks most at" in saved["notebook"]
 
 
 def test_hostile_text_stays_text(seen):

@@ -49,7 +49,7 @@ export function App() {
 
 function Panel({ current }: { current: View }) {
   if (modelsProblem.value && current.name !== "pooling") return <Message problem={modelsProblem.value} />;
-  if (!models.value && current.name !== "pooling") return <Waiting />;
+  if (!models.value && current.name !== "pooling") return <Waiting text="Opening the models…" />;
   const of = model.value;
   const reason = applies(of, current.name);
   if (reason !== true) return <NotApplicable current={current} reason={reason} />;

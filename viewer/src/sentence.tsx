@@ -130,7 +130,7 @@ export function SentenceForm() {
       ) : null}
       {said ? (
         <p class="about answer" dir="auto">
-          It answers: <b>{said.length > LONGEST ? `${said.slice(0, LONGEST)}…` : said}</b>
+          {link.value.target ? "It reads your translation:" : "It answers:"} <b>{said.length > LONGEST ? `${said.slice(0, LONGEST)}…` : said}</b>
         </p>
       ) : null}
     </form>

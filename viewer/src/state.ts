@@ -40,9 +40,11 @@ export const view = computed(() => (link.value.view ?? defaultView(model.value))
 /** A saved page has one sentence, whatever a link says. */
 export const text = computed(() => (source.live ? link.value.text : undefined) ?? model.value?.sentence ?? "");
 
+/** Before the models are known, most likely attention. */
 function defaultView(of: Model | null): ViewName {
+  if (!of) return "heads";
   const order: ViewName[] = ["heads", "alignment", "language", "convolution", "vectors", "recurrent", "training"];
-  return order.find((name) => of?.views[name] === true) ?? "pooling";
+  return order.find((name) => of.views[name] === true) ?? "pooling";
 }
 
 /** What one trace depends on, as a key. */

@@ -24,6 +24,7 @@ SENTENCE = "The animal didn't cross the street because it was too tired."
 MASKED_SENTENCE = "The animal didn't cross the [MASK] because it was too tired."
 MOST_TRACES = 16
 MOST_WORDS, SHORTEST = 40, 4  # shown at first, and letters of each
+ANALOGIES = (("man", "king", "woman"), ("is", "was", "are"), ("go", "went", "come"), ("I", "my", "you"))
 SHOWN_SETTINGS = ("width", "layers", "encoder_layers", "decoder_layers", "heads", "embedding", "positions", "relative")
 
 
@@ -93,6 +94,7 @@ class Looked:
             "views": views_of(task, architecture, trained=self.metrics.exists()),
             "languages": self._languages(),
             "words": self._some_words(),
+            "analogy": self._analogy(),
             "contextual": architecture.startswith(CONTEXTUAL),
         }
 
@@ -114,6 +116,14 @@ class Looked:
         except RegardError:
             return []
         return [word for word in words if word.isalpha() and word.islower() and len(word) >= SHORTEST][:MOST_WORDS]
+
+    def _analogy(self) -> list[str] | None:
+        """Three words for the page to begin with, all of which have vectors."""
+        try:
+            vectors = self.word_vectors()
+        except RegardError:
+            return None
+        return next((list(three) for three in ANALOGIES if all(word in vectors for word in three)), None)
 
     def word_vectors(self) -> WordVectors:
         """The model's table of words, read once."""

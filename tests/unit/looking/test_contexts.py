@@ -59,7 +59,7 @@ def test_the_vectors_are_what_each_layer_gives(norm, tokenizers):
         begin = len(tokenizers.source.encode([text.removesuffix(" tired")])[0])  # the word is the last one
         ends.append([state[0, begin:-1].mean(0).double().numpy() for state in states])
     found = in_context(task, "tired", [FIRST, SECOND])
-    assert found["layers"] == ["embedding", "layer 1", "layer 2"]
+    assert found["layers"] == ["input", "layer 1", "layer 2"]
     np.testing.assert_allclose(found["cosines"], [cosine(a, b) for a, b in zip(*ends, strict=True)], atol=1e-5)
 
 
@@ -78,6 +78,16 @@ def test_the_last_state_of_a_universal_encoder_is_what_the_decoder_reads(tokeniz
         key, _ = task.model.decoder.cross.project_memory(torch.from_numpy(states[-1])[None])
         own = task.model.start(pad_rows([[*ids, EOS]]))[0].key
     np.testing.assert_allclose(key.numpy(), own.numpy(), atol=1e-5)
+
+
+def test_the_last_state_of_convolutions_is_what_the_decoder_looks_at(tokenizers):
+    task = translator("convs2s", tokenizers)
+    _, states = LayersRead(task).layers(FIRST)
+    (ids,) = tokenizers.source.encode([FIRST])
+    with torch.inference_mode():
+        own = task.model.start(pad_rows([[*ids, EOS]]))[0].z
+        found = task.model.encoder_out(torch.from_numpy(states[-1])[None])
+    np.testing.assert_allclose(found.numpy(), own.numpy(), atol=1e-5)
 
 
 def test_where_words_have_one_vector_it_is_said():

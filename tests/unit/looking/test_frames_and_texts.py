@@ -35,6 +35,16 @@ def test_words_begin_where_tokens_show_a_space():
     assert word_spans([], [], True) == []
 
 
+def test_signs_around_a_word_are_no_part_of_it():
+    def words(*tokens):
+        return [tokens[begin:end] for begin, end in word_spans(tokens, [False] * len(tokens), True)]
+
+    assert words("▁tir", "ed", ".") == [("▁tir", "ed"), (".",)]
+    assert words("▁(", '"', "so", ")", ".") == [("▁(",), ('"',), ("so",), (")",), (".",)]
+    assert words("▁don", "'", "t", "!") == [("▁don", "'", "t"), ("!",)]
+    assert words("▁", "x", "▁…", ".") == [("▁", "x"), ("▁…",), (".",)]
+
+
 def test_words_are_read_without_their_marks():
     shown = ShownText("The animal", ["▁The", "▁ani", "mal", "</s>"], [False] * 3 + [True], [(0, 1), (1, 3), (3, 4)])
     assert words_of(shown) == ["The", "animal", "</s>"]

@@ -19,6 +19,7 @@ from regard.models.base import MODELS, Recorder, build_model
 from regard.search.config import SearchConfig
 from regard.tasks.classification import TextClassifier
 from regard.tasks.language_model import TextModel
+from regard.tasks.masked import MaskedText
 from regard.tasks.tagging import TextTagger
 from regard.tasks.translation import Translator
 
@@ -160,6 +161,22 @@ def test_what_cannot_be_looked_at_is_said(tokenizers):
         trace.head("encoder.self", 2, 0)
     with pytest.raises(ModelError, match="no head 5"):
         trace.head("encoder.self", 0, 5)
+
+
+def test_a_hidden_word_is_read_as_one():
+    tokenizers = TokenizerPair.train_on_text(TEXT, TokenizerConfig(kind="bpe", size=60), tags=("<mask>",))
+    torch.manual_seed(0)
+    size = tokenizers.target.size
+    config = MODELS.get("bert").Config(width=16, layers=1, heads=2, context=20)
+    bert = build_model("bert", config, source_vocabulary=size, target_vocabulary=size, shared=True)
+    task = MaskedText(bert, tokenizers)
+    trace = make_trace(task, "the [MASK] is tired")
+    assert trace.source.tokens.count("<mask>") == 1
+    record = Recorder()
+    with torch.inference_mode():
+        task.model.states(pad_rows([task.masked_row("the [MASK] is tired").ids]), record)
+    np.testing.assert_allclose(trace.parts["reader.self"].weights[0], record.tensors["reader.1.self"][0], atol=1e-6)
+    assert "<mask>" not in make_trace(task, "the animal is tired").source.tokens
 
 
 def test_small_pictures_keep_the_largest_weight():

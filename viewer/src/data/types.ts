@@ -28,6 +28,8 @@ export interface Model {
   views: Partial<Record<ViewName, true | string>>;
   /** Some frequent words that have vectors. */
   words?: string[] | null;
+  /** Three words that have vectors, as man, king, woman. */
+  analogy?: string[] | null;
   languages?: { source?: string; target?: string } | null;
   /** Whether a word's vector changes with its neighbours. */
   contextual?: boolean;

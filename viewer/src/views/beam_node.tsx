@@ -66,7 +66,7 @@ export function NodePanel(props: {
         {node.score === null ? null : <ScoreParts node={node} formula={beam.formula} />}
         {settings.length ? (
           <p class="hint">
-            {settings.map(([name, value]) => `${name} ${typeof value === "number" ? show(value) : String(value)}`).join(" · ")}
+            Search: {settings.map(([name, value]) => `${name} ${typeof value === "number" ? show(value) : String(value)}`).join(" · ")}
           </p>
         ) : null}
       </section>

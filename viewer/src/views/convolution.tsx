@@ -7,6 +7,7 @@ import type { Trace } from "../data/types";
 import { cut } from "../math";
 import { go, link } from "../state";
 import { Loaded, Num, Title, Token, useWidth } from "../ui/basic";
+import { barsPicture } from "../ui/bars_picture";
 import { Exports } from "../ui/exports";
 import { Formula } from "../ui/formula";
 import { PictureCanvas } from "../ui/picture";
@@ -98,6 +99,19 @@ function Winners({ trace, winners }: { trace: Trace; winners: Winner[] }) {
       ) : null}
       <Exports
         name="winners"
+        picture={() =>
+          barsPicture([
+            {
+              bars: best.slice(0, 40).map((item) => ({
+                label: tokens
+                  .slice(item.begin, item.end)
+                  .map((token) => cut(token, 12))
+                  .join(" "),
+                value: item.score,
+              })),
+            },
+          ])
+        }
         csv={() => [
           ["filter", "begin", "end", "text", "score"],
           ...best.map((item) => [item.filter, item.begin, item.end, tokens.slice(item.begin, item.end).join(" "), item.score]),

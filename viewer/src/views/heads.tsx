@@ -111,7 +111,7 @@ function HeadPictures(props: { trace: Trace; part: Part; layer: number; heads: n
           <Strip label="Where it looks" tokens={columns} words={columnWords} weights={line} />
         </>
       )}
-      {cutUp ? <p class="hint pieces">Boxes that touch stood together in the text: the model reads words in pieces.</p> : null}
+      {cutUp ? <p class="hint pieces">Boxes that touch are pieces of one word: that is how the model reads it.</p> : null}
       <div class="split even">
         <section aria-label="Lines">
           <h3>Every word and where it looks</h3>

@@ -7,6 +7,7 @@ import { go, text } from "../state";
 import { cut, extent, percent, show } from "../math";
 import { dark } from "../theme";
 import { Bars } from "../ui/bars";
+import { barsPicture } from "../ui/bars_picture";
 import { Loaded, Num, Title, Token } from "../ui/basic";
 import { Exports } from "../ui/exports";
 import { Legend } from "../ui/matrix";
@@ -218,6 +219,15 @@ function Fill({ model }: { model: Model }) {
               <p class="hint">Click a word to put it into the sentence.</p>
               <Exports
                 name="fill"
+                picture={() =>
+                  barsPicture(
+                    value.masks.map((list, gap) => ({
+                      title: `Gap ${gap + 1}`,
+                      most: 1,
+                      bars: list.map((guess) => ({ label: nameOf(guess), value: guess.probability })),
+                    })),
+                  )
+                }
                 csv={() => [
                   ["gap", "word", "probability"],
                   ...value.masks.flatMap((list, gap) => list.map((guess) => [gap + 1, nameOf(guess), guess.probability])),

@@ -13,6 +13,7 @@ import { Formula } from "../ui/formula";
 import { Exports } from "../ui/exports";
 import { Strip } from "../ui/strip";
 import type { ViewProps } from "../views";
+import { stepsPicture, type ShownTensor } from "./steps_picture";
 import { PartChoice, placeIn, tokensOf, wordsOf } from "./heads";
 
 export function StepsView({ trace }: ViewProps) {
@@ -83,6 +84,14 @@ function Cards(props: { frame: Frame & { header: StepsHeader }; trace: Trace; pa
       <Following trace={props.trace} part={props.part} layer={props.layer} last={steps[steps.length - 1]?.name} />
       <Exports
         name={`steps-${props.part.name}-${props.layer + 1}-${props.head + 1}-${props.row}`}
+        picture={() =>
+          stepsPicture(
+            steps.map((step) => ({
+              ...step,
+              tensors: step.tensors.map((tensor) => shownOf(tensor, numbersOf(frame, tensor), labelsOf(tensor, step, keys))),
+            })),
+          )
+        }
         csv={() => [
           ["step", "tensor", "index", "value"],
           ...steps.flatMap((step) =>
@@ -187,8 +196,16 @@ function labelsOf(tensor: StepTensor, step: Step, keys: string[]): string[] | nu
   return null;
 }
 
-function TensorPicture({ tensor, values, labels }: { tensor: StepTensor; values: Float32Array; labels: string[] | null }) {
-  if (tensor.shape.length === 1 && labels && labels.length === values.length)
+/** A tensor as it is drawn: a vector, or rows of numbers; with labels where they fit. */
+function shownOf(tensor: StepTensor, values: Float32Array, labels: string[] | null): ShownTensor {
+  const last = tensor.shape[tensor.shape.length - 1];
+  const shape = tensor.shape.length > 2 ? [values.length / last, last] : tensor.shape.length ? tensor.shape : [1];
+  return { name: tensor.name, shape, values, labels: labels?.length === shape[0] ? labels : null };
+}
+
+function TensorPicture({ tensor, values, labels: given }: { tensor: StepTensor; values: Float32Array; labels: string[] | null }) {
+  const { shape, labels } = shownOf(tensor, values, given);
+  if (shape.length === 1 && labels)
     return (
       <div class="labelled">
         <p class="cells-head">
@@ -197,13 +214,5 @@ function TensorPicture({ tensor, values, labels }: { tensor: StepTensor; values:
         <Bars label={tensor.name} digits={4} limit={24} bars={labels.map((label, index) => ({ label, value: values[index] }))} />
       </div>
     );
-  const shape =
-    tensor.shape.length > 2
-      ? [values.length / tensor.shape[tensor.shape.length - 1], tensor.shape[tensor.shape.length - 1]]
-      : tensor.shape.length
-        ? tensor.shape
-        : [1];
-  return (
-    <Cells name={tensor.name} shape={shape} values={values} labels={shape.length === 2 && labels?.length === shape[0] ? labels : null} />
-  );
+  return <Cells name={tensor.name} shape={shape} values={values} labels={labels} />;
 }

@@ -5,6 +5,7 @@ import { useResource } from "../data/resource";
 import type { Model } from "../data/types";
 import { go, link } from "../state";
 import { Bars } from "../ui/bars";
+import { barsPicture } from "../ui/bars_picture";
 import { Loaded, Num, Title } from "../ui/basic";
 import { Exports } from "../ui/exports";
 import type { ViewProps } from "../views";
@@ -27,6 +28,10 @@ export function VectorsView({ model }: ViewProps) {
     </>
   );
 }
+
+const barsOf = (near: { word: string; cosine: number }[]) => near.map((item) => ({ label: item.word, value: item.cosine }));
+const byLayer = ({ cosines, layers }: { cosines: number[]; layers?: string[] }) =>
+  cosines.map((value, layer) => ({ label: layers?.[layer] ?? (layer ? `layer ${layer}` : "embedding"), value }));
 
 /** Boxes for words and a button; the answer comes when the button is pressed. */
 export function Ask(props: { fields: [string, string][]; button: string; onAsk: (values: string[]) => void }) {
@@ -75,11 +80,12 @@ function Near({ model }: { model: Model }) {
             <Bars
               label={`Words near ${word}, by cosine`}
               most={1}
-              bars={value.near.map((item) => ({ label: item.word, value: item.cosine }))}
+              bars={barsOf(value.near)}
               onPick={(index) => go({ word: value.near[index].word })}
             />
             <Exports
               name="near"
+              picture={() => barsPicture([{ title: word, most: 1, bars: barsOf(value.near) }])}
               csv={() => [["word", "cosine"], ...value.near.map((item) => [item.word, item.cosine])]}
               json={() => ({ word, ...value })}
             />
@@ -91,9 +97,9 @@ function Near({ model }: { model: Model }) {
 }
 
 function Analogy({ model }: { model: Model }) {
-  const three = (link.value.analogy ?? "man,king,woman").split(",").slice(0, 3);
+  const three = (link.value.analogy ?? model.analogy?.join() ?? "man,king,woman").split(",").slice(0, 3);
   const [a = "", b = "", c = ""] = three;
-  const asked = link.value.analogy !== undefined;
+  const asked = link.value.analogy !== undefined || Boolean(model.analogy);
   const data = useResource(asked && a && b && c ? `${model.id} ${a},${b},${c}` : null, () => api.analogy(model.id, a, b, c));
   return (
     <section aria-label="Analogy">
@@ -115,11 +121,17 @@ function Analogy({ model }: { model: Model }) {
             <Bars
               label="Words that complete the analogy, by cosine"
               most={1}
-              bars={value.near.map((item) => ({ label: item.word, value: item.cosine }))}
+              bars={barsOf(value.near)}
             />
             <p class="hint">
               Nearest to {b} − {a} + {c}; the three words themselves are left out.
             </p>
+            <Exports
+              name="analogy"
+              picture={() => barsPicture([{ title: `${b} − ${a} + ${c}`, most: 1, bars: barsOf(value.near) }])}
+              csv={() => [["word", "cosine"], ...value.near.map((item) => [item.word, item.cosine])]}
+              json={() => ({ a, b, c, ...value })}
+            />
           </>
         )}
       </Loaded>
@@ -148,11 +160,7 @@ function Context({ model }: { model: Model }) {
         <Loaded from={data}>
           {(value) => (
             <>
-              <Bars
-                label="Cosine of the two vectors, layer by layer"
-                most={1}
-                bars={value.cosines.map((cosine, layer) => ({ label: value.layers?.[layer] ?? (layer ? `layer ${layer}` : "embedding"), value: cosine }))}
-              />
+              <Bars label="Cosine of the two vectors, layer by layer" most={1} bars={byLayer(value)} />
               <p class="facts">
                 {value.static === null || value.static === undefined ? null : (
                   <>
@@ -163,7 +171,8 @@ function Context({ model }: { model: Model }) {
               </p>
               <Exports
                 name="context"
-                csv={() => [["layer", "cosine"], ...value.cosines.map((cosine, layer) => [value.layers?.[layer] ?? layer, cosine])]}
+                picture={() => barsPicture([{ title: asked[0], most: 1, bars: byLayer(value) }])}
+                csv={() => [["layer", "cosine"], ...byLayer(value).map((bar) => [bar.label, bar.value])]}
                 json={() => value}
               />
             </>

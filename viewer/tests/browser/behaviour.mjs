@@ -5,9 +5,25 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { serve } from "../../mock/server.mjs";
-import { settled, watched } from "./tools.mjs";
+import { settled, VIEWS, watched } from "./tools.mjs";
 
 export function behaviour(place) {
+  it("it opens on attention, on a sentence and on a word of it, however long the models take", async () => {
+    const { page, seen, context } = await watched(place);
+    let open;
+    const opened = new Promise((done) => (open = done));
+    await page.route("**/api/models", (route) => opened.then(() => route.continue()));
+    await page.goto(place.address);
+    await page.waitForSelector("main .waiting");
+    assert.match(await page.locator(".views [aria-current]").getAttribute("href"), /view=heads/);
+    open();
+    await settled(page);
+    assert.match(await page.locator("#sentence").inputValue(), /^The animal didn't cross the street because it was too tired/);
+    assert.match(await page.locator(".says").innerText(), /^it looks most at \S+/);
+    assert.deepEqual(seen.errors, []);
+    await context.close();
+  });
+
   it("keyboard alone reaches every view and moves in it", async () => {
     const { page, go, context } = await watched(place);
     await go({ model: "0" });
@@ -171,6 +187,29 @@ export function behaviour(place) {
       if (name === "SVG") assert.match(content.toString(), /^<svg xmlns[\s\S]*<path[\s\S]*<\/svg>\s*$/);
       if (name === "JSON") assert.equal(JSON.parse(content.toString()).rows.length, 12);
     }
+    await context.close();
+  });
+
+  it("every view gives pictures and numbers as files", async () => {
+    const { page, seen, go, context } = await watched(place, { acceptDownloads: true });
+    for (const [view, model] of VIEWS) {
+      await go({ view, model });
+      const kinds = new Set();
+      for (const button of await page.locator("main .exports button", { hasText: /^(PNG|SVG|CSV|JSON)$/ }).all()) {
+        const kind = await button.innerText();
+        const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
+        const chunks = [];
+        for await (const chunk of await download.createReadStream()) chunks.push(chunk);
+        const content = Buffer.concat(chunks).toString("utf8");
+        assert.ok(content.length > 20, `${view}: ${kind} is empty`);
+        if (kind === "SVG") assert.doesNotMatch(content, /NaN|undefined/, `${view}: ${kind}`);
+        if (kind === "JSON") JSON.parse(content);
+        kinds.add(kind);
+      }
+      assert.ok(kinds.has("PNG") && kinds.has("SVG"), `${view} (model ${model}) gives no picture`);
+      assert.ok(kinds.has("CSV") || kinds.has("JSON"), `${view} (model ${model}) gives no numbers`);
+    }
+    assert.deepEqual(seen.errors, []);
     await context.close();
   });
 
