@@ -15,6 +15,7 @@ from regard.serving.refusals import Refused
 
 TOKEN_CHARACTERS = 4  # a token is taken for so many characters before a text is read
 LONGEST_WAIT = 60.0  # that is ever advised
+FEW = 16  # requests; how fast so few are worked off says little about how fast many are, in larger batches
 MEMORY = 10.0  # seconds over which the rate of work is looked at
 
 
@@ -109,9 +110,13 @@ class Admission:
         if full:
             what = f"{self.requests} requests are being worked on already"
             raise Refused(503, what, "Try again later", kind="busy", retry_after=self.wait(self.tokens / 2))
-        if seconds is not None and (wait := self.wait(self.tokens)) > seconds:
+        if seconds is not None and self.requests >= FEW and (wait := self.wait(self.tokens)) > seconds:
             what = f"the requests before this one will take about {wait:.0f} seconds"
             raise Refused(503, what, "Try again later", kind="busy", retry_after=wait)
+
+    def forget(self) -> None:
+        """What was seen until now says nothing: a model was being loaded."""
+        self._done, self._busy, self._seen = 0.0, 0.0, self.clock()
 
     def _pass_time(self) -> None:
         now = self.clock()

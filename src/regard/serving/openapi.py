@@ -64,7 +64,7 @@ def _described(operation: Operation, keys: bool) -> dict[str, Any]:
         "content": {operation.gives_type: {"schema": dict(operation.gives)}},
     }
     if operation.gives_events:
-        done["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+        done["content"]["text/event-stream"] = {"schema": {"description": "data: and JSON, event by event"}}
     found: dict[str, Any] = {
         "operationId": operation.name,
         "summary": operation.about,

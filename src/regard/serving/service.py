@@ -43,8 +43,12 @@ class Service:
         self._workers: dict[str, Worker] = {}
         self._scribes: dict[str, Scribe] = {}
         self._translating, self._aligning = Translating(), Aligning()
-        shelf.on_load.append(lambda served: self.metrics.loads.add(served.name))
+        shelf.on_load.append(self._loaded)
         self._add_gauges()
+
+    def _loaded(self, served: Served) -> None:
+        self.metrics.loads.add(served.name)
+        self.admission.forget()
 
     def _add_gauges(self) -> None:
         gauge, admission = self.metrics.gauge, self.admission

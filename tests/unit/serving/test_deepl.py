@@ -62,7 +62,7 @@ def test_newlines_split_unless_they_are_not_to(client):
         ({"text": ["a"], "target_lang": "XX"}, "XX is not supported"),
         ({"text": ["a"], "source_lang": "FR"}, "FR is not supported"),
         ({"text": ["a"], "formality": "more"}, "more is not supported"),
-        ({"text": ["a"], "glossary_id": "x"}, "`glossary_id`: it is not supported"),
+        ({"text": ["a"], "glossary_id": "x"}, "`glossary_id`: there are no glossaries here"),
         ({"text": ["a"], "custom_instructions": ["x"]}, "`custom_instructions`: it is not supported"),
         ({"text": ["a"], "tag_handling": "md"}, "md is not supported"),
         ({"text": ["a"], "split_sentences": 1}, "`split_sentences`: it is not one of"),

@@ -172,7 +172,7 @@ def test_a_lone_request_does_not_wait_and_company_is_waited_for():
         begin = time.monotonic()
         assert await order(worker, kind, "alone").answer == "ALONE"
         assert time.monotonic() - begin < 1
-        worker._company = True
+        worker._company, worker._expected = True, 3
         begin = time.monotonic()
         one = order(worker, kind, "a")
         await asyncio.sleep(0.05)
@@ -182,6 +182,23 @@ def test_a_lone_request_does_not_wait_and_company_is_waited_for():
         assert 1.0 < time.monotonic() - begin < 5
 
     in_batches(use, wait_ms=1200)
+
+
+def test_who_was_just_answered_is_waited_for_and_nobody_else():
+    """Clients that ask again at once stay in one batch with those who came meanwhile."""
+
+    async def use(worker, batches):
+        kind, begin = Shouting(), time.monotonic()
+        worker._company, worker._expected = True, 4
+        await asyncio.gather(*(order(worker, kind, name).answer for name in "abcd"))
+        again = [order(worker, kind, "e"), order(worker, kind, "f")]
+        await asyncio.sleep(0.1)
+        again += [order(worker, kind, "g"), order(worker, kind, "h")]
+        await asyncio.gather(*(one.answer for one in again))
+        assert [units for _, units in batches] == [list("abcd"), list("efgh")]
+        assert time.monotonic() - begin < 8  # all are there: nobody waits any longer
+
+    in_batches(use, wait_ms=9_000)
 
 
 def test_a_full_batch_does_not_wait():

@@ -36,7 +36,7 @@ def served_texts(engine: Engine, guard: Guard | None, alternatives: int = 0) -> 
         return [many for (many,) in await asyncio.gather(*asked)]
 
     try:
-        return asyncio.run(use()), service.metrics.guarded.total()
+        return asyncio.run(use()), service.metrics.noted.total()
     finally:
         service.close()
 

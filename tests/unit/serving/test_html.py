@@ -162,11 +162,11 @@ def test_broken_markup_keeps_its_tags_too(text):
 @pytest.mark.parametrize("xml", [True, False])
 def test_hostile_markup_takes_no_time(hostile, xml):
     text = (hostile * 20_000)[:20_000] + ">"
-    began = time.perf_counter()
+    began = time.thread_time()
     for part in parts_of(text, XML if xml else HTML):
         if isinstance(part, Segment):
             placed(part, part.text, in_step(len(units_of(part.text)), len(units_of(part.text))))
-    assert time.perf_counter() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def segments(text: str, rules: Rules = HTML) -> list[str]:

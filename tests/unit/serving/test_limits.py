@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 
 import pytest
 
 from regard.core.errors import ConfigError, DataError
-from regard.serving.admission import Admission
+from regard.serving.admission import FEW, Admission
 from regard.serving.checking import check_texts, check_wishes
 from regard.serving.completions import Wishes
 from regard.serving.keys import Keys
@@ -133,13 +134,16 @@ def test_metrics_are_written_as_prometheus_reads_them():
 
 def test_admission_counts_requests_and_tokens_and_guesses_the_wait():
     now = [0.0]
-    admission = Admission(Limits(queue=2, queue_tokens=1000), lambda: now[0])
+    admission = Admission(Limits(queue=FEW + 2, queue_tokens=1000), lambda: now[0])
     with admission.admitted(100):
         now[0] += 1.0
     assert admission.rate == pytest.approx(100, rel=0.01)
-    with admission.admitted(900):
+    with contextlib.ExitStack() as others, admission.admitted(900):
         with pytest.raises(Refused, match="1 requests are"):
             admission._check(101, None)
+        admission._check(1, 5.0)  # of so few nothing is guessed
+        for _ in range(FEW):
+            others.enter_context(admission.admitted(0))
         with pytest.raises(Refused, match="will take about 9 seconds") as caught:
             admission._check(1, 5.0)
         assert caught.value.retry_after == pytest.approx(9, rel=0.05)
@@ -150,6 +154,10 @@ def test_admission_counts_requests_and_tokens_and_guesses_the_wait():
     assert (admission.requests, admission.tokens) == (0, 0)
     with admission.admitted(10**9):  # nobody else is there: whatever the bounds of requests allow
         pass
+    assert admission.rate > 0
+    admission.forget()  # a model was loaded
+    now[0] += 1
+    assert (admission.rate, admission.wait(1000)) == (0, 0)
     admission.closed = True
     with pytest.raises(Refused, match="being stopped"):
         admission._check(1, None)

@@ -170,19 +170,19 @@ def test_brackets_in_texts_are_no_depth():
 
 
 def test_numbers_beyond_all_bounds_cost_nothing():
-    began = time.perf_counter()
+    began = time.thread_time()
     assert read_json(b"1" * 1_000_000) == float("inf")
     assert read_json(b"-" + b"1" * 1000) == float("-inf")
-    assert time.perf_counter() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize("unit", [b'"', b"\\", b"[", b"[]", b'"[', b'"\\"', b"{}"])
 def test_looking_for_depth_is_linear(unit):
     body = (unit * 1_000_000)[: 1 << 20]
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(Refused):
         read_json(body)
-    assert time.perf_counter() - began < 3
+    assert time.thread_time() - began < 3
 
 
 def test_forms_are_read_strictly():
