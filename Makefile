@@ -1,7 +1,7 @@
 # What a developer runs. Every install is pinned by constraints.txt.
 PYTHON ?= python3
 
-.PHONY: install test lint soak viewer
+.PHONY: install test lint docs soak audit viewer
 install:
 	$(PYTHON) -m pip install -c constraints.txt -e ".[dev]"
 
@@ -9,13 +9,25 @@ test:
 	$(PYTHON) -m pytest
 
 lint:
-	$(PYTHON) -m ruff check src tests benchmarks docs
-	$(PYTHON) -m ruff format --check src tests benchmarks docs
+	$(PYTHON) -m ruff check src tests benchmarks docs tools
+	$(PYTHON) -m ruff format --check src tests benchmarks docs tools
 	$(PYTHON) -m pyright
 
-# Hundreds of kills, where the tests take a seeded sample of a few.
+# The site, in build/site: the chapters of the road are run, and nothing is fetched. Needs the extra `docs`.
+docs:
+	OMP_NUM_THREADS=1 $(PYTHON) docs/make_road.py
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+
+# Thousands of faults (kills, cuts of power, damaged files, fuzzing), where the tests take a seeded sample: hours on two cores.
 soak:
-	REGARD_SOAK=500 $(PYTHON) -m pytest -n 0 -s tests/system/test_kill.py
+	REGARD_SOAK=500 $(PYTHON) -m pytest -n 0 -s tests/faults tests/system/test_kill.py tests/system/test_several_workers.py tests/system/test_torchrun.py
+	$(PYTHON) benchmarks/damaged_corpora.py
+
+# What is installed, as a bill of materials, and whether any of it has a known vulnerability. The latter needs a network, or
+# AUDIT="--advisories FILE"; without either it fails, and says so.
+audit:
+	$(PYTHON) tools/bill_of_materials.py --extra dev --out bill.json
+	$(PYTHON) tools/audit.py --bill bill.json $(AUDIT)
 
 # The viewer's page, and the tests of it in a real browser: on made-up models, then on real ones.
 viewer:

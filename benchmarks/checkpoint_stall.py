@@ -5,6 +5,8 @@
 
 Three kinds of run of equally many steps take turns: without checkpoints, with them in the background, and waiting. What a
 checkpoint costs is the difference to the run without, for each checkpoint; its part of the time is that of the default interval.
+By the clock, other work on the machine shows; beside it stand the time of the processor (of all threads, the one that writes
+included) and how long a call of `save` held training up.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +34,14 @@ from regard.training.texts import PairText
 DEFAULT = TrainConfig().save_every
 
 
+class Cost(NamedTuple):
+    """Of a step: seconds by the clock and of the processor; of a checkpoint: seconds that training stood still in `save`."""
+
+    clock: float
+    processor: float
+    held: float
+
+
 class Waiting(BackgroundSaves):
     """Checkpoints for which training waits."""
 
@@ -45,8 +56,8 @@ def text(vocabulary: int) -> PairText:
     return PairText(TokenStore(*sides, np.arange(2048)))
 
 
-def seconds(arguments: argparse.Namespace, folder: Path, saves: type[BackgroundSaves] | None) -> float:
-    """The time of a run's steps, after a few to warm up; all of what it writes is on the disk at the end."""
+def cost(arguments: argparse.Namespace, folder: Path, saves: type[BackgroundSaves] | None) -> Cost:
+    """Of a run's steps, after a few to warm up; all of what it writes is on the disk at the end."""
     torch.manual_seed(0)
     size = {"width": 512, "layers": 6, "heads": 8} if arguments.big else {"width": 256, "layers": 3, "heads": 4}
     vocabulary = 32_000 if arguments.big else 8_000
@@ -70,19 +81,28 @@ def seconds(arguments: argparse.Namespace, folder: Path, saves: type[BackgroundS
     )
     if saves is not None:
         trainer.saves = saves(trainer.checkpoints)
-    times = []
+    times: list[tuple[float, float]] = []
+    held: list[float] = []
 
     def timed(*given: object) -> None:
         if trainer.progress.step in (warm, warm + steps - 1):
             if arguments.device == "cuda":
                 torch.cuda.synchronize()
-            times.append(time.monotonic())
+            times.append((time.monotonic(), time.process_time()))
         step(*given)
+
+    def watched(*given: object, **named: object) -> None:
+        began = time.monotonic()
+        save(*given, **named)
+        held.append(time.monotonic() - began)
+
+    save, trainer.saves.save = trainer.saves.save, watched
 
     step, trainer._step = trainer._step, timed
     trainer.run()
     arguments.megabytes = sum(p.numel() * 4 * 3 for p in model.parameters()) / 1e6
-    return (times[1] - times[0]) / (steps - 1)
+    clock, processor = ((after - before) / (steps - 1) for before, after in zip(*times, strict=True))
+    return Cost(clock, processor, statistics.median(held))
 
 
 def main() -> None:
@@ -95,21 +115,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     kinds = {"without": None, "in the background": BackgroundSaves, "waiting": Waiting}
-    found: dict[str, list[float]] = {name: [] for name in kinds}
+    found: dict[str, list[Cost]] = {name: [] for name in kinds}
     for _ in range(arguments.rounds):
         for name, saves in kinds.items():
             with tempfile.TemporaryDirectory() as folder:
-                found[name].append(seconds(arguments, Path(folder), saves))
-    plain = statistics.median(found["without"])
+                found[name].append(cost(arguments, Path(folder), saves))
+    plain = Cost(*(statistics.median(values) for values in zip(*found["without"], strict=True)))
     print(f"torch {torch.__version__}, {arguments.device}, {torch.get_num_threads()} threads, a checkpoint of about "
-          f"{arguments.megabytes:.0f} MB every {arguments.every} steps of {plain * 1000:.1f} ms")  # fmt: skip
+          f"{arguments.megabytes:.0f} MB every {arguments.every} steps of {plain.clock * 1000:.0f} ms "
+          f"({plain.processor * 1000:.0f} ms of the processor)")  # fmt: skip
     for name in ("in the background", "waiting"):
-        each = (statistics.median(found[name]) - plain) * arguments.every
-        part = each / (DEFAULT * plain)
-        spread = ", ".join(f"{(value - plain) * arguments.every:.3f}" for value in found[name])
-        print(
-            f"{name}: {each:.3f} s for each checkpoint ({spread}), {part:.2%} of the time at train.save_every={DEFAULT}"
-        )
+        median = Cost(*(statistics.median(values) for values in zip(*found[name], strict=True)))
+        clock, processor = ((median[i] - plain[i]) * arguments.every for i in range(2))
+        print(f"{name}: a checkpoint costs {clock:.2f} s ({clock / (DEFAULT * plain.clock):.2%} at train.save_every={DEFAULT}), "
+              f"{processor:.2f} s of the processor ({processor / (DEFAULT * plain.processor):.2%}); "
+              f"`save` took {median.held:.2f} s ({median.held / (DEFAULT * plain.clock):.2%})")  # fmt: skip
     sys.stdout.flush()
 
 

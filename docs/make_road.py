@@ -93,10 +93,10 @@ def _run_cell(cell: Cell, names: dict[str, Any], where: str) -> None:
         tree.body.pop()
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(tree, where, "exec"), names)
+        exec(compile(tree, where, "exec", dont_inherit=True), names)
         shown: Any = None
         if isinstance(last, ast.Expr):
-            shown = eval(compile(ast.Expression(last.value), where, "eval"), names)
+            shown = eval(compile(ast.Expression(last.value), where, "eval", dont_inherit=True), names)
         if shown is not None and not hasattr(shown, "savefig"):
             print(repr(shown))
     cell.printed = printed.getvalue().rstrip()

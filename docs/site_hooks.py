@@ -5,7 +5,6 @@ Pages of this folder link to source files, as they are read in the repository; o
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -17,7 +16,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 ROAD = ROOT / "build" / "road"
-PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")  # those that are there
+CARD = "src/regard/data/bundled/model/CARD.md"
+PROJECT = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", CARD)  # those that are there
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^(```|~~~)", re.MULTILINE)
 
@@ -35,7 +35,7 @@ def on_config(config: Any) -> Any:
     """Adds to the contents what no list has to be kept of."""
     docs = Path(config.docs_dir)
     named = set(re.findall(r"[\w/]+\.md", str(config.nav)))
-    guide = [path.name for path in sorted(docs.glob("*.md")) if path.name not in named]
+    others = [path.name for path in sorted(docs.glob("*.md")) if path.name not in named]
 
     def folder(name: str, pattern: str) -> list[str]:
         return [path.relative_to(docs).as_posix() for path in sorted((docs / name).glob(pattern))]
@@ -43,12 +43,16 @@ def on_config(config: Any) -> Any:
     packages: dict[str, list[str]] = {}
     for name, _ in modules():
         packages.setdefault(".".join(name.split(".")[:2]) if name.count(".") > 1 else "regard", []).append(name)
-    reference = [{package: [_reference(name) for name in names]} for package, names in sorted(packages.items())]
+    reference = [
+        {package: [{name.removeprefix(f"{package}."): _reference(name)} for name in names]}
+        for package, names in sorted(packages.items())
+    ]
+    listed = next(part["Guide"] for part in config.nav if "Guide" in part)
+    listed += [{"Comparisons": folder("compared", "*/README.md")}, *([{"More": others}] if others else [])]
     config.nav += [
-        {"Guide": [*guide, {"Comparisons": folder("compared", "*/README.md")}]},
         {"Reference": ["reference/index.md", *reference]},
         {"Project": [
-            *(f"project/{name}" for name in PROJECT if (ROOT / name).exists()),
+            *(_project(name) for name in PROJECT if (ROOT / name).exists()),
             {"Decisions": folder("adr", "*.md")},
             {"Lab notes": folder("lab", "*.md")},
         ]},
@@ -61,6 +65,7 @@ def on_files(files: Files, config: Any) -> Files:
         raise PluginError("The chapters of the road are not there: run docs/make_road.py first (make docs does)")
     for path in sorted(ROAD.iterdir()):
         _add(files, File.generated(config, f"road/{path.name}", abs_src_path=str(path)))
+    _add(files, File.generated(config, "road/gallery.md", content=_gallery()))
     for name, _ in modules():
         _add(files, File.generated(config, _reference(name), content=f"# {name}\n\n::: {name}\n"))
     listed = "\n".join(f"- [{name}]({_reference(name).removeprefix('reference/')})" for name, _ in modules())
@@ -68,7 +73,8 @@ def on_files(files: Files, config: Any) -> Files:
     _add(files, File.generated(config, "reference/index.md", content=text))
     for name in PROJECT:
         if (ROOT / name).exists():
-            _add(files, File.generated(config, f"project/{name}", content=(ROOT / name).read_text(encoding="utf-8")))
+            _add(files, File.generated(config, _project(name), content=(ROOT / name).read_text(encoding="utf-8")))
+    _add(files, File.generated(config, "recipes.md", content=_recipes()))
     return files
 
 
@@ -84,7 +90,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = page.file.src_uri
     if here.startswith("reference/"):
         return markdown
-    base = "" if here.startswith("project/") else posixpath.join("docs", posixpath.dirname(here))
+    origin = next((name for name in PROJECT if _project(name) == here), None)
+    base = posixpath.dirname(origin) if origin is not None else posixpath.join("docs", posixpath.dirname(here))
 
     def link(found: re.Match[str]) -> str:
         mark, text, target = found.groups()
@@ -109,7 +116,7 @@ def _on_site(path: str, files: Files) -> str | None:
         name = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return _reference(name) if files.get_file_from_path(_reference(name)) else None
     if path in PROJECT:
-        return f"project/{path}"
+        return _project(path)
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):
@@ -117,8 +124,32 @@ def _on_site(path: str, files: Files) -> str | None:
     return None
 
 
+def _gallery() -> str:
+    """All pictures of the road, each with a link to its chapter."""
+    parts = ["# Gallery", "All pictures of the road. Each was drawn by its chapter when this site was built."]
+    for path in sorted(ROAD.glob("[0-9]*.md")):
+        text = path.read_text(encoding="utf-8")
+        pictures = re.findall(rf"^!\[[^\]]*\]\({path.stem}_\d+\.png\)$", text, flags=re.MULTILINE)
+        if pictures:
+            title = text.splitlines()[0].removeprefix("# ")
+            parts += [f"## {title}", f"[The chapter]({path.name})", *pictures]
+    return "\n\n".join(parts) + "\n"
+
+
+def _recipes() -> str:
+    """All recipes that ship, as they are."""
+    parts = [
+        "# Recipes",
+        "`regard recipes` lists them, `regard train NAME --out run` takes one, and settings go over it.",
+    ]
+    for path in sorted((ROOT / "src" / "regard" / "recipes").glob("*.toml")):
+        parts += [f"## {path.stem}", f"```toml\n{path.read_text(encoding='utf-8').strip()}\n```"]
+    return "\n\n".join(parts) + "\n"
+
+
 def _reference(name: str) -> str:
     return f"reference/{name}.md"
 
 
-os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # a notice about another program's plans
+def _project(name: str) -> str:
+    return f"project/{posixpath.basename(name)}"

@@ -22,7 +22,9 @@ a = torch.randn(300)
 b = a + torch.randn(300)  # a with as much noise again
 dot = (a * b).sum()
 cosine = dot / (a.norm() * b.norm())
-print(f"dot product {dot:.1f}, lengths {a.norm():.1f} and {b.norm():.1f}, cosine {cosine:.2f}")
+print(
+    f"dot product {dot:.1f}, lengths {a.norm():.1f} and {b.norm():.1f}, cosine {cosine:.2f}"
+)
 assert 0.6 < cosine < 0.8
 
 # %% [markdown]
@@ -33,7 +35,10 @@ assert 0.6 < cosine < 0.8
 for name in ("dot", "cosine"):
     score = SCORES.get(name)()
     pairs = {"a, b": (a, b), "2a, b": (2 * a, b), "a, -a": (a, -a), "a, a": (a, a)}
-    found = {what: score(x[None, None], score.prepare(y[None, None])).item() for what, (x, y) in pairs.items()}
+    found = {
+        what: score(x[None, None], score.prepare(y[None, None])).item()
+        for what, (x, y) in pairs.items()
+    }
     print(f"{name:6}", {what: round(value, 2) for what, value in found.items()})
     if name == "cosine":
         assert abs(found["a, b"] - found["2a, b"]) < 1e-6

@@ -27,9 +27,17 @@ text = Padded(words, torch.ones(2, 7, dtype=torch.bool))
 label = torch.zeros(2, 1, dtype=torch.long)
 
 shapes = {}
-for name in ("deep-averaging", "recurrent-classifier", "recurrent-tagger", "sutskever", "label-writer"):
+for name in (
+    "deep-averaging",
+    "recurrent-classifier",
+    "recurrent-tagger",
+    "sutskever",
+    "label-writer",
+):
     config = MODELS.get(name).Config(width=32)
-    model = build_model(name, config, source_vocabulary=50, target_vocabulary=50, shared=False).eval()
+    model = build_model(
+        name, config, source_vocabulary=50, target_vocabulary=50, shared=False
+    ).eval()
     if name == "label-writer":  # reads one label, writes a text of 5
         answer = model(Padded(label, label == label), torch.full((2, 5), BOS)).hidden
     elif name == "sutskever":  # reads 7 words, writes 5
@@ -39,7 +47,9 @@ for name in ("deep-averaging", "recurrent-classifier", "recurrent-tagger", "suts
     else:  # one state for the whole text
         answer = model(text, label).hidden
     shapes[name] = tuple(answer.shape)
-    print(f"{name:22} {tuple(words.shape) if name != 'label-writer' else (2, 1)} -> {tuple(answer.shape)}")
+    print(
+        f"{name:22} {tuple(words.shape) if name != 'label-writer' else (2, 1)} -> {tuple(answer.shape)}"
+    )
 assert shapes["recurrent-classifier"][1] == 1
 assert shapes["recurrent-tagger"][1] == 7
 assert shapes["sutskever"][1] == 5
@@ -57,9 +67,15 @@ backwards = Padded(words.flip(1), text.keep)
 for name in ("deep-averaging", "recurrent-classifier"):
     torch.manual_seed(0)
     model = build_model(
-        name, MODELS.get(name).Config(width=32), source_vocabulary=50, target_vocabulary=5, shared=False
+        name,
+        MODELS.get(name).Config(width=32),
+        source_vocabulary=50,
+        target_vocabulary=5,
+        shared=False,
     ).eval()
-    difference = (model(text, label).hidden - model(backwards, label).hidden).abs().max().item()
+    difference = (
+        (model(text, label).hidden - model(backwards, label).hidden).abs().max().item()
+    )
     print(f"{name:22} changes by {difference:.6f} when the words are read backwards")
     assert (difference < 1e-5) == (name == "deep-averaging")
 

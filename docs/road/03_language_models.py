@@ -52,7 +52,11 @@ common = (
 )
 trained = {}
 for name, sizes in models.items():
-    run = regard.train(text=str(folder / "pets.txt"), out=folder / name, settings=f"model.name={name} {sizes} {common}")
+    run = regard.train(
+        text=str(folder / "pets.txt"),
+        out=folder / name,
+        settings=f"model.name={name} {sizes} {common}",
+    )
     trained[name] = regard.load(folder / name)
     print(f"{name:7} {trained[name].model.parameters_count():6,} parameters")
 
@@ -76,7 +80,12 @@ for name, model in trained.items():
 assert recall["nplm"][1][0] > 0.9  # near enough to see
 assert recall["nplm"][1][8] < 0.4  # a guess among four is 0.25
 assert recall["lstmlm"][1][8] > 0.8
-draw_lines(recall, x="words of filler", y="probability of the right animal", title="Recall by distance")
+draw_lines(
+    recall,
+    x="words of filler",
+    y="probability of the right animal",
+    title="Recall by distance",
+)
 
 # %% [markdown]
 # As long as the name is among NPLM's five words it is perfect; one step further it can only guess among four. The recurrent models
@@ -89,7 +98,12 @@ draw_lines(recall, x="words of filler", y="probability of the right animal", tit
 # %%
 for begin in ("ben", "dora now"):
     print(begin + trained["lstmlm"].generate(begin, max_tokens=12, temperature=0.7, seed=1))
-print([(word.text, round(word.probability, 2)) for word in trained["lstmlm"].next_words("carl likes the", top=3)])
+print(
+    [
+        (word.text, round(word.probability, 2))
+        for word in trained["lstmlm"].next_words("carl likes the", top=3)
+    ]
+)
 
 # %% [markdown]
 # More: [language models](../language_models.md); measured on real text in [results](../results.md).

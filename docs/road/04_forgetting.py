@@ -32,9 +32,13 @@ def influence(kind: str) -> torch.Tensor:
 
 
 by_position = {kind: influence(kind) for kind in ("rnn", "gru", "lstm")}
-curves = {kind: (range(1, length + 1), sizes / sizes[-1]) for kind, sizes in by_position.items()}
+curves = {
+    kind: (range(1, length + 1), sizes / sizes[-1]) for kind, sizes in by_position.items()
+}
 for kind, (_, sizes) in curves.items():
-    print(f"{kind:5} the word 10 back counts {sizes[-11]:.1e} as much as the last one, 30 back {sizes[-31]:.1e}")
+    print(
+        f"{kind:5} the word 10 back counts {sizes[-11]:.1e} as much as the last one, 30 back {sizes[-31]:.1e}"
+    )
 assert curves["rnn"][1][-11] < 0.01  # ten words back, below a hundredth
 assert curves["rnn"][1][-31] < 1e-6
 draw_lines(
@@ -89,13 +93,19 @@ def recall(kind: str, distance: int, steps: int = 100) -> float:
 
 
 distances = (1, 2, 4, 8, 16)
-found = {kind: (distances, [recall(kind, distance) for distance in distances]) for kind in ("rnn", "gru", "lstm")}
+found = {
+    kind: (distances, [recall(kind, distance) for distance in distances])
+    for kind in ("rnn", "gru", "lstm")
+}
 for kind, (_, shares) in found.items():
     print(f"{kind:5}", " ".join(f"{share:.0%}" for share in shares))
 assert found["gru"][1][0] > 0.9
 assert max(shares[-1] for _, shares in found.values()) < 0.6
 draw_lines(
-    found, x="steps between seeing and repeating", y="right", title="Recall by distance after 100 steps of training"
+    found,
+    x="steps between seeing and repeating",
+    y="right",
+    title="Recall by distance after 100 steps of training",
 )
 
 # %% [markdown]

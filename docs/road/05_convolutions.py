@@ -17,14 +17,18 @@ from regard.layers.convolution import TextConvolution
 
 sentence = ["the", "cat", "sat", "on", "the", "red", "mat"]
 s, m = len(sentence), 5
-x = torch.ones(1, s, 1)  # one number per word, so that a filter of ones counts the words under it
+x = torch.ones(
+    1, s, 1
+)  # one number per word, so that a filter of ones counts the words under it
 counts = {}
 for border in ("narrow", "wide"):
     layer = TextConvolution(1, 1, m, border=border)
     torch.nn.init.ones_(layer.weight)
     windows, lengths = layer(x, torch.tensor([s]))
     counts[border] = windows[0, :, 0].tolist()
-    print(f"{border:6} {lengths.item():2} windows, words under each: {[int(n) for n in counts[border]]}")
+    print(
+        f"{border:6} {lengths.item():2} windows, words under each: {[int(n) for n in counts[border]]}"
+    )
 assert len(counts["narrow"]) == s - m + 1 == 3
 assert len(counts["wide"]) == s + m - 1 == 11
 
@@ -67,28 +71,56 @@ from pathlib import Path
 import regard
 
 draw = random.Random(3)
-good, bad = ["superb", "lovely", "brilliant", "moving"], ["awful", "boring", "dreadful", "clumsy"]
+good, bad = (
+    ["superb", "lovely", "brilliant", "moving"],
+    ["awful", "boring", "dreadful", "clumsy"],
+)
 things = ["film", "plot", "story", "cast", "music", "ending"]
 
 
 def review(words: list[str]) -> str:
     fillers = draw.choices(
-        ["the", "a", "we", "saw", "it", "was", "and", "with", "of", "in", "that", "this", "one"], k=draw.randint(4, 9)
+        [
+            "the",
+            "a",
+            "we",
+            "saw",
+            "it",
+            "was",
+            "and",
+            "with",
+            "of",
+            "in",
+            "that",
+            "this",
+            "one",
+        ],
+        k=draw.randint(4, 9),
     )
     place = draw.randint(0, len(fillers))
-    return " ".join([*fillers[:place], draw.choice(words), draw.choice(things), *fillers[place:]])
+    return " ".join(
+        [*fillers[:place], draw.choice(words), draw.choice(things), *fillers[place:]]
+    )
 
 
 folder = Path(tempfile.mkdtemp())
-lines = {f"{label}\t{review(words)}" for label, words in (("good", good), ("bad", bad)) for _ in range(400)}
+lines = {
+    f"{label}\t{review(words)}"
+    for label, words in (("good", good), ("bad", bad))
+    for _ in range(400)
+}
 (folder / "reviews.tsv").write_text("\n".join(sorted(lines)) + "\n")
 settings = (
-    "model.name=kim model.width=24 model.maps=16 tokenizer.kind=word train.steps=150 train.batch_tokens=1024 train.lr=0.01 "
-    "train.warmup=10 train.save_every=1000 train.threads=1 train.device=cpu train.optimizer=adam"
+    "model.name=kim model.width=24 model.maps=16 tokenizer.kind=word train.steps=150 "
+    "train.batch_tokens=1024 train.lr=0.01 train.warmup=10 train.save_every=1000 "
+    "train.threads=1 train.device=cpu train.optimizer=adam"
 )
 regard.train(labelled=str(folder / "reviews.tsv"), out=folder / "kim", settings=settings)
 kim = regard.load(folder / "kim")
-asked = ["we saw that awful plot and it was in one", "in this one the brilliant music was with that"]
+asked = [
+    "we saw that awful plot and it was in one",
+    "in this one the brilliant music was with that",
+]
 answers = [kim.classify(text) for text in asked]
 for text, answer in zip(asked, answers, strict=True):
     print(answer.label, "<-", text)
@@ -110,7 +142,10 @@ best = words[covered.index(max(covered))]
 print("the word that wins most:", best)
 assert best in ("awful", "plot")
 draw_bars(
-    {f"{i + 1} {word}": value for i, (word, value) in enumerate(zip(words, covered, strict=True))},
+    {
+        f"{i + 1} {word}": value
+        for i, (word, value) in enumerate(zip(words, covered, strict=True))
+    },
     title="Maxima of filters, summed over the words under their windows",
 )
 
@@ -119,6 +154,7 @@ draw_bars(
 #
 # The first neural translator of this road (Kalchbrenner and Blunsom 2013, RCTM) reads so: convolutions fold the source until one
 # vector is left, and a recurrent net writes the translation from it. RCTM II folds less and keeps several vectors.
+# The [next chapter](06_sequence_to_sequence.md) trains one.
 
 # %%
 from regard.core.types import BOS, Padded
@@ -126,10 +162,18 @@ from regard.models.base import MODELS, build_model
 
 torch.manual_seed(0)
 model = build_model(
-    "rctm1", MODELS.get("rctm1").Config(width=32), source_vocabulary=50, target_vocabulary=50, shared=False
+    "rctm1",
+    MODELS.get("rctm1").Config(width=32),
+    source_vocabulary=50,
+    target_vocabulary=50,
+    shared=False,
 ).eval()
 source = Padded(torch.randint(4, 50, (1, 9)), torch.ones(1, 9, dtype=torch.bool))
-print("9 words in, states of", tuple(model(source, torch.full((1, 4), BOS)).hidden.shape), "out")
+print(
+    "9 words in, states of",
+    tuple(model(source, torch.full((1, 4), BOS)).hidden.shape),
+    "out",
+)
 
 # %% [markdown]
 # More: [classifying](../classifying.md).

@@ -38,7 +38,13 @@ verbs = {
     "watching": "regard", "singing": "chant", "dancing": "dans", "speaking": "parl", "working": "travaill",
     "walking": "march", "dreaming": "rêv", "crying": "pleur", "cooking": "cuisin", "playing": "jou",
 }  # fmt: skip
-places = {"": "", " today": " aujourd'hui", " here": " ici", " together": " ensemble", " tonight": " ce soir"}
+places = {
+    "": "",
+    " today": " aujourd'hui",
+    " here": " ici",
+    " together": " ensemble",
+    " tonight": " ce soir",
+}
 pairs = [
     (f"{person} {verb}{place}", f"{subject} {stem}{ending}{where}")
     for (person, (subject, ending)), (verb, stem), (place, where) in itertools.product(
@@ -46,7 +52,10 @@ pairs = [
     )
 ]
 random.Random(1).shuffle(pairs)
-kept_back = [("They are watching", "Ils regardent"), *[pair for pair in pairs if pair[0] != "They are watching"][:25]]
+kept_back = [
+    ("They are watching", "Ils regardent"),
+    *[pair for pair in pairs if pair[0] != "They are watching"][:25],
+]
 learned = [pair for pair in pairs if pair not in kept_back]
 folder = Path(tempfile.mkdtemp())
 (folder / "a.en").write_text("".join(english + "\n" for english, _ in learned))
@@ -55,15 +64,24 @@ print(len(learned), "pairs, such as", learned[0])
 
 # %%
 settings = (
-    "model.name=sutskever model.width=64 model.layers=1 tokenizer.kind=word tokenizer.joint=false data.valid_size=10 data.test_size=10 "
-    "train.steps=250 train.batch_tokens=512 train.lr=0.01 train.warmup=20 train.schedule=linear train.save_every=1000 train.threads=1 "
-    "train.device=cpu train.label_smoothing=0 model.dropout=0"
+    "model.name=sutskever model.width=64 model.layers=1 tokenizer.kind=word "
+    "tokenizer.joint=false data.valid_size=10 data.test_size=10 train.steps=250 "
+    "train.batch_tokens=512 train.lr=0.01 train.warmup=20 train.schedule=linear "
+    "train.save_every=1000 train.threads=1 train.device=cpu train.label_smoothing=0 "
+    "model.dropout=0"
 )
-regard.train(src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=folder / "run", settings=settings)
+regard.train(
+    src=str(folder / "a.en"),
+    tgt=str(folder / "a.fr"),
+    out=folder / "run",
+    settings=settings,
+)
 translator = regard.load(folder / "run")
 written = translator.translate([english for english, _ in kept_back])
 right = sum(text == french for text, (_, french) in zip(written, kept_back, strict=True))
-print(f"They are watching -> {written[0]}; {right} of {len(kept_back)} unseen sentences without a mistake")
+print(
+    f"They are watching -> {written[0]}; {right} of {len(kept_back)} unseen sentences without a mistake"
+)
 assert written[0] == "Ils regardent"
 assert right >= 20
 
@@ -105,6 +123,24 @@ with torch.inference_mode():
 print(tokenizers.target.pieces(text))
 assert tokenizers.target.decode([text[:-1]])[0] == "Ils regardent"
 assert text[-1] == EOS
+
+# %% [markdown]
+# ## A CNN reads, an RNN writes
+#
+# The encoder need not be recurrent. RCTM (Kalchbrenner and Blunsom 2013) folds the source with [convolutions](05_convolutions.md) until one
+# vector is left, and gives it to a recurrent decoder. Same corpus, same training, one setting changed:
+
+# %%
+other = settings.replace("model.name=sutskever", "model.name=rctm1").replace(
+    "model.layers=1 ", ""
+)
+regard.train(
+    src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=folder / "rctm", settings=other
+)
+folded = regard.load(folder / "rctm").translate([english for english, _ in kept_back])
+right = sum(text == french for text, (_, french) in zip(folded, kept_back, strict=True))
+print(f"They are watching -> {folded[0]}; {right} of {len(kept_back)} without a mistake")
+assert right >= 18
 
 # %% [markdown]
 # ## The bottleneck

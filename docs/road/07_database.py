@@ -18,8 +18,21 @@ import torch
 
 import regard
 
-people = {"Zhang": "Aston", "Lipton": "Zachary", "Li": "Mu", "Smola": "Alex", "Hu": "Rachel", "Werness": "Brent"}
-pairs_of_letters = sorted({a + b for name in people for a, b in zip("^" + name.lower(), name.lower(), strict=False)})
+people = {
+    "Zhang": "Aston",
+    "Lipton": "Zachary",
+    "Li": "Mu",
+    "Smola": "Alex",
+    "Hu": "Rachel",
+    "Werness": "Brent",
+}
+pairs_of_letters = sorted(
+    {
+        a + b
+        for name in people
+        for a, b in zip("^" + name.lower(), name.lower(), strict=False)
+    }
+)
 
 
 def vector(name: str) -> torch.Tensor:
@@ -28,7 +41,9 @@ def vector(name: str) -> torch.Tensor:
 
 
 keys = torch.stack([vector(name) for name in people])
-values = torch.eye(len(people))  # a value for each person, so that the answer shows how much of each is in it
+values = torch.eye(
+    len(people)
+)  # a value for each person, so that the answer shows how much of each is in it
 print(keys.shape[0], "people, keys of", keys.shape[1], "numbers")
 
 # %% [markdown]
@@ -42,7 +57,9 @@ def ask(name: str, without: str = "", **how) -> dict[str, float]:
     mask = torch.tensor([[person != without for person in people]])
     answer = regard.attend(vector(name)[None], keys, values, mask=mask, **how).values[0]
     return {
-        first: round(share, 2) for first, share in zip(people.values(), answer.tolist(), strict=True) if share > 0.005
+        first: round(share, 2)
+        for first, share in zip(people.values(), answer.tolist(), strict=True)
+        if share > 0.005
     }
 
 
@@ -75,7 +92,12 @@ for sharpness in (1, 4, 16):
     scores = sharpness * torch.nn.functional.cosine_similarity(vector("Li"), keys)
     rows[f"cosine x {sharpness}"] = scores.softmax(-1)
 print({name: round(row.max().item(), 2) for name, row in rows.items()})
-draw_matrix(torch.stack(list(rows.values())), list(rows), list(people), title="Weights for the query Li")
+draw_matrix(
+    torch.stack(list(rows.values())),
+    list(rows),
+    list(people),
+    title="Weights for the query Li",
+)
 
 # %% [markdown]
 # ## No preference at all

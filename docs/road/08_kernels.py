@@ -18,7 +18,10 @@ from regard.layers.attention.kernels import KERNELS
 u = torch.linspace(-2, 2, 161)
 shapes = {}
 for name in ("gaussian", "boxcar", "triangular", "epanechnikov"):
-    shapes[name] = (u, KERNELS[name].weights(torch.zeros(1, 1, 1), u[None, :, None], 1.0)[0, 0])
+    shapes[name] = (
+        u,
+        KERNELS[name].weights(torch.zeros(1, 1, 1), u[None, :, None], 1.0)[0, 0],
+    )
 draw_lines(shapes, x="distance in bandwidths", y="weight", title="Four kernels")
 
 # %% [markdown]
@@ -30,20 +33,32 @@ draw_lines(shapes, x="distance in bandwidths", y="weight", title="Four kernels")
 # Forty points of a curve with noise, and what each kernel makes of them. The average, which does not look at x at all, is the
 # baseline.
 
+
 # %%
+def true(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x.sin() + x.pow(0.8)
+
+
 torch.manual_seed(3)
 x_train = 5 * torch.rand(40)
-true = lambda x: 2 * x.sin() + x.pow(0.8)  # noqa: E731
 y_train = true(x_train) + 0.5 * torch.randn(40)
 x = torch.linspace(0.2, 4.8, 93)
 curves, errors = {"the truth": (x, true(x))}, {}
 for name in ("gaussian", "boxcar", "triangular", "epanechnikov", "average"):
-    estimate = regard.nadaraya_watson(x, x_train, y_train, kernel=name, bandwidth=0.4, empty="nearest")
+    estimate = regard.nadaraya_watson(
+        x, x_train, y_train, kernel=name, bandwidth=0.4, empty="nearest"
+    )
     curves[name] = (x, estimate)
     errors[name] = (estimate - true(x)).square().mean().sqrt().item()
 print({name: round(error, 2) for name, error in errors.items()})
 assert all(errors[name] < 0.5 * errors["average"] for name in errors if name != "average")
-draw_lines(curves, x="x", y="y", title="The same forty points, five kernels", points=(x_train, y_train))
+draw_lines(
+    curves,
+    x="x",
+    y="y",
+    title="The same forty points, five kernels",
+    points=(x_train, y_train),
+)
 
 # %% [markdown]
 # Every kernel is far better than the average, and they hardly differ from each other. What matters is the **bandwidth**: too narrow,
@@ -60,8 +75,34 @@ assert 0.1 < best < 1
 print("best bandwidth:", best)
 
 # %% [markdown]
-# (With yᵢ = 1 and without dividing, Σ K(x, xᵢ) estimates how *dense* the points lie: Parzen windows.)
+# ## Parzen windows
 #
+# With yᵢ = 1 and without dividing, Σ K(x, xᵢ) says how *dense* the points lie. Divided by their number and by the area under the kernel
+# it is an estimate of their distribution, which sums to 1:
+
+# %%
+points = torch.cat((torch.randn(150) * 0.4 + 1, torch.randn(100) * 0.7 + 4))
+at = torch.linspace(-2, 7, 181)
+h = 0.3
+weights = regard.attend(
+    at[:, None],
+    points[:, None],
+    torch.ones(250, 1),
+    score="gaussian",
+    bandwidth=h,
+    normalise="none",
+).values[:, 0]
+density = weights / (250 * h * (2 * torch.pi) ** 0.5)
+print(f"area under the curve {torch.trapezoid(density, at):.3f}")
+assert abs(torch.trapezoid(density, at) - 1) < 0.01
+draw_lines(
+    {"Parzen estimate": (at, density)},
+    x="x",
+    y="density",
+    title="Where 250 points lie: two hills",
+)
+
+# %% [markdown]
 # ## From the Gaussian to the dot product
 #
 # The Gaussian kernel exp(−|q − k|²/2) compares by distance. Multiply out:
@@ -99,7 +140,9 @@ k = k / k.norm(dim=-1, keepdim=True)
 v = torch.randn(9, 2)
 by_distance = regard.attend(q[None], k, v, score="gaussian")
 by_product = regard.attend(q[None], k, v, score="dot")
-print("largest difference:", f"{(by_distance.weights - by_product.weights).abs().max():.0e}")
+print(
+    "largest difference:", f"{(by_distance.weights - by_product.weights).abs().max():.0e}"
+)
 assert torch.allclose(by_distance.weights, by_product.weights, atol=1e-6)
 
 # %% [markdown]

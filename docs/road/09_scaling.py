@@ -36,10 +36,16 @@ def measured(d: int, scaled: bool) -> tuple[float, float]:
 
 
 widths = (2, 8, 32, 128, 512, 2048)
-found = {name: [measured(d, scaled) for d in widths] for name, scaled in (("q·k", False), ("q·k / √d", True))}
+found = {
+    name: [measured(d, scaled) for d in widths]
+    for name, scaled in (("q·k", False), ("q·k / √d", True))
+}
 for name, rows in found.items():
     print(
-        f"{name:9} largest weight", [round(top, 2) for top, _ in rows], "gradient", [round(size, 3) for _, size in rows]
+        f"{name:9} largest weight",
+        [round(top, 2) for top, _ in rows],
+        "gradient",
+        [round(size, 3) for _, size in rows],
     )
 assert found["q·k"][-1][0] > 0.95
 assert found["q·k / √d"][-1][0] < 0.3

@@ -40,8 +40,13 @@ draw = random.Random(2)
 
 
 def pair() -> tuple[str, str]:
-    phrases = [(draw.choice(list(colours)), draw.choice(list(nouns))) for _ in range(draw.randint(2, 4))]
-    return " and ".join(f"{c} {n}" for c, n in phrases), " et ".join(f"{nouns[n]} {colours[c]}" for c, n in phrases)
+    phrases = [
+        (draw.choice(list(colours)), draw.choice(list(nouns)))
+        for _ in range(draw.randint(2, 4))
+    ]
+    return " and ".join(f"{c} {n}" for c, n in phrases), " et ".join(
+        f"{nouns[n]} {colours[c]}" for c, n in phrases
+    )
 
 
 learned, kept_back = [pair() for _ in range(1200)], [pair() for _ in range(20)]
@@ -54,10 +59,17 @@ print(*kept_back[0], sep=" -> ")
 # %%
 def train(name: str, more: str) -> regard.Translator:
     settings = (
-        f"{more} tokenizer.kind=word tokenizer.joint=false data.valid_size=5 data.test_size=5 train.batch_tokens=600 train.lr=0.01 "
-        "train.warmup=10 train.schedule=linear train.save_every=1000 train.threads=1 train.device=cpu train.label_smoothing=0 model.dropout=0"
+        f"{more} tokenizer.kind=word tokenizer.joint=false data.valid_size=5 "
+        "data.test_size=5 train.batch_tokens=600 train.lr=0.01 train.warmup=10 "
+        "train.schedule=linear train.save_every=1000 train.threads=1 train.device=cpu "
+        "train.label_smoothing=0 model.dropout=0"
     )
-    regard.train(src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=folder / name, settings=settings)
+    regard.train(
+        src=str(folder / "a.en"),
+        tgt=str(folder / "a.fr"),
+        out=folder / name,
+        settings=settings,
+    )
     return regard.load(folder / name)
 
 
@@ -80,7 +92,9 @@ seen = regard.look(bahdanau, "red house and pink lamp and clean door")
 weights, targets, sources = seen.trace.aligned("words")
 print(seen.trace.answer, [sources[i] for i in weights.argmax(1)])
 assert seen.trace.answer == "maison rouge et lampe rose et porte propre"
-draw_alignment(weights, sources, targets, title="Rows sum to 1: what each written word looked at")
+draw_alignment(
+    weights, sources, targets, title="Rows sum to 1: what each written word looked at"
+)
 
 # %% [markdown]
 # It goes through the source phrase by phrase, without having been told of phrases. Within a phrase one look is often enough: the
@@ -112,7 +126,8 @@ draw_alignment(
 )
 
 # %% [markdown]
-# The rows of local attention sum to less than 1: the bell takes something away, and the paper does not fill it up again.
+# Noun and adjective cross: "chaise beige" is written from "chair", then from "beige". The rows of local attention sum to less than 1: the
+# bell takes something away, and the paper does not fill it up again.
 #
 # ## A real sentence
 #

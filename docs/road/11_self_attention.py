@@ -36,7 +36,12 @@ assert torch.allclose(scores, target, atol=1e-3)
 # %%
 scaled = scores / 8
 weights = scaled.softmax(-1)
-print("divided:", [round(s, 2) for s in scaled.tolist()], " softmax:", [round(w, 2) for w in weights.tolist()])
+print(
+    "divided:",
+    [round(s, 2) for s in scaled.tolist()],
+    " softmax:",
+    [round(w, 2) for w in weights.tolist()],
+)
 assert [round(s, 2) for s in scaled.tolist()] == [14.0, 12.0]
 assert [round(w, 2) for w in weights.tolist()] == [0.88, 0.12]
 
@@ -46,7 +51,9 @@ assert [round(w, 2) for w in weights.tolist()] == [0.88, 0.12]
 # %%
 z = 0.88 * v[0] + 0.12 * v[1]
 exact = weights[0] * v[0] + weights[1] * v[1]
-print("largest difference from the rounded weights:", round((z - exact).abs().max().item(), 4))
+print(
+    "largest difference from the rounded weights:", round((z - exact).abs().max().item(), 4)
+)
 assert (z - exact).abs().max() < 0.01
 
 # %% [markdown]

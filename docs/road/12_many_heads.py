@@ -19,7 +19,10 @@ x = torch.randn(1, 2, 512)  # Thinking, Machines
 joined, weights = layer(x, None, causal=False, explicit=True)
 
 w_q, w_k, w_v = layer.query_key_value.weight.T.chunk(3, dim=1)
-heads = [regard.attend(*(x[0] @ w[:, 64 * h : 64 * (h + 1)] for w in (w_q, w_k, w_v))).values for h in range(8)]
+heads = [
+    regard.attend(*(x[0] @ w[:, 64 * h : 64 * (h + 1)] for w in (w_q, w_k, w_v))).values
+    for h in range(8)
+]
 by_hand = torch.cat(heads, -1) @ layer.out.weight.T
 print(
     "8 heads of",
@@ -43,20 +46,29 @@ assert weights.shape == (1, 8, 2, 2)
 # %%
 from regard.evaluation.drawing import draw_matrix
 
-seen = regard.look(regard.load(), "The animal didn't cross the street because it was too tired.")
-weights, words = seen.weights("encoder.self"), [token.strip("▁") for token in seen.trace.source.tokens]
+seen = regard.look(
+    regard.load(), "The animal didn't cross the street because it was too tired."
+)
+weights, words = (
+    seen.weights("encoder.self"),
+    [token.strip("▁") for token in seen.trace.source.tokens],
+)
 it = words.index("it")
 rows = weights[:, :, it].reshape(-1, len(words))
 names = [f"layer {i + 1}, head {j + 1}" for i in range(5) for j in range(4)]
 draw_matrix(rows, names, words, numbers="", title='What "it" looks at')
 
 # %% [markdown]
-# Layer 3 has heads that look for what a pronoun may stand for: head 2 at the animal ("an-imal" is two pieces here), head 3 at the
-# street.
+# In layer 3, head 2 looks at the animal ("an-imal" is two pieces here), and head 3 at the street: both things that "it" could stand for.
 
 # %%
 by_head = {name: words[row.argmax()] for name, row in zip(names, rows, strict=True)}
-print({name: by_head[name] for name in ("layer 3, head 2", "layer 3, head 3", "layer 4, head 1")})
+print(
+    {
+        name: by_head[name]
+        for name in ("layer 3, head 2", "layer 3, head 3", "layer 4, head 1")
+    }
+)
 print(seen.trace.answer)
 assert by_head["layer 3, head 2"] == "imal"
 assert by_head["layer 3, head 3"] == "street"
@@ -77,7 +89,9 @@ import json
 counts = json.loads((regard.load().folder / "heads.json").read_text())
 for relation, what in (("nsubj", "who"), ("obj", "did what"), ("iobj", "to whom")):
     found = counts["relations"][relation]
-    best = max(value for side in ("dependent", "head") for row in found[side] for value in row)
+    best = max(
+        value for side in ("dependent", "head") for row in found[side] for value in row
+    )
     print(
         f"{what:9} ({relation}): best head {best:.0%}, always the same distance {found['distance']:.0%}, of {found['count']:,}"
     )

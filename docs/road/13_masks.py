@@ -23,7 +23,12 @@ from regard.layers.attention.windows import causal_keep
 
 words = ["I", "am", "space", "invader"]
 scores = torch.tensor(
-    [[0.11, 0.04, 0.05, 0.3], [0.19, 0.53, 0.42, 0.37], [0.81, 0.21, 0.05, 0.09], [0.51, 0.43, 0.12, 0.03]]
+    [
+        [0.11, 0.04, 0.05, 0.3],
+        [0.19, 0.53, 0.42, 0.37],
+        [0.81, 0.21, 0.05, 0.09],
+        [0.51, 0.43, 0.12, 0.03],
+    ]
 )
 keep = causal_keep(4)
 masked = scores.masked_fill(~keep, float("-inf"))
@@ -32,12 +37,16 @@ draw_matrix(masked, words, words, title="Scores, with the future at minus infini
 # %%
 weights = masked.softmax(-1)
 print(weights.numpy().round(3))
-assert weights[1].numpy().round(3).tolist()[:2] == [0.416, 0.584] or torch.allclose(
-    weights[1, :2], torch.tensor([0.416, 0.584]), atol=5e-4
-)
+assert torch.allclose(weights[1, :2], torch.tensor([0.416, 0.584]), atol=5e-4)
 assert torch.allclose(weights.sum(-1), torch.ones(4))
 assert torch.allclose(weights, masked_softmax(scores, keep), atol=1e-6)
-draw_matrix(weights, words, words, numbers=".3f", title="Weights: each word sees itself and what was before")
+draw_matrix(
+    weights,
+    words,
+    words,
+    numbers=".3f",
+    title="Weights: each word sees itself and what was before",
+)
 
 # %% [markdown]
 # The first word sees only itself: weight 1. The second divides its attention 0.416 to 0.584, which is e^0.19 and e^0.53, each divided

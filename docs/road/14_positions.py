@@ -14,8 +14,34 @@ import torch
 from regard.core.types import EOS, Padded
 from regard.models.base import MODELS, build_model
 
-one = ["even", "though", "she", "did", "not", "win", "the", "award", ",", "she", "was", "satisfied"]
-two = ["even", "though", "she", "did", "win", "the", "award", ",", "she", "was", "not", "satisfied"]
+one = [
+    "even",
+    "though",
+    "she",
+    "did",
+    "not",
+    "win",
+    "the",
+    "award",
+    ",",
+    "she",
+    "was",
+    "satisfied",
+]
+two = [
+    "even",
+    "though",
+    "she",
+    "did",
+    "win",
+    "the",
+    "award",
+    ",",
+    "she",
+    "was",
+    "not",
+    "satisfied",
+]
 assert sorted(one) == sorted(two)
 vocabulary = {word: i + 4 for i, word in enumerate(sorted(set(one)))}
 
@@ -23,8 +49,12 @@ vocabulary = {word: i + 4 for i, word in enumerate(sorted(set(one)))}
 def summary(positions: str, words: list[str]) -> torch.Tensor:
     """The mean of what an untrained Transformer encoder says of a sentence."""
     torch.manual_seed(0)
-    config = MODELS.get("transformer").Config(width=32, layers=2, heads=4, positions=positions, dropout=0.0)
-    model = build_model("transformer", config, source_vocabulary=20, target_vocabulary=20, shared=True).eval()
+    config = MODELS.get("transformer").Config(
+        width=32, layers=2, heads=4, positions=positions, dropout=0.0
+    )
+    model = build_model(
+        "transformer", config, source_vocabulary=20, target_vocabulary=20, shared=True
+    ).eval()
     ids = torch.tensor([[*(vocabulary[word] for word in words), EOS]])
     with torch.inference_mode():
         return model.encode(Padded(ids, ids > 0)).values[0].mean((0, 2)).flatten()
@@ -72,7 +102,9 @@ from regard.looking.figures import positions_figure
 width = 128
 rates = torch.exp(torch.arange(0, width, 2) * (-math.log(10000.0) / width))
 lengths = 2 * math.pi / rates
-print(f"wavelengths from {lengths[0]:.2f} to {lengths[-1]:,.0f}; the limit 10000 · 2π is {10000 * 2 * math.pi:,.0f}")
+print(
+    f"wavelengths from {lengths[0]:.2f} to {lengths[-1]:,.0f}; the limit 10000 · 2π is {10000 * 2 * math.pi:,.0f}"
+)
 assert abs(lengths[0] - 2 * math.pi) < 1e-4
 assert 0.8 * 10000 * 2 * math.pi < lengths[-1] < 10000 * 2 * math.pi
 table = sinusoids(torch.arange(100), width)
@@ -92,14 +124,24 @@ for name, wave in (("sine and cosine", sinusoids), ("sine alone", sines)):
     vectors = wave(torch.arange(100), width)
     dots = vectors @ vectors.T
     for begin in (0, 30):
-        curves[f"{name}, from place {begin}"] = (distances, [dots[begin, begin + d].item() for d in distances])
+        curves[f"{name}, from place {begin}"] = (
+            distances,
+            [dots[begin, begin + d].item() for d in distances],
+        )
 exact = torch.tensor(curves["sine and cosine, from place 0"][1]) - torch.tensor(
     curves["sine and cosine, from place 30"][1]
 )
 assert exact.abs().max() < 1e-3
-alone = torch.tensor(curves["sine alone, from place 0"][1]) - torch.tensor(curves["sine alone, from place 30"][1])
+alone = torch.tensor(curves["sine alone, from place 0"][1]) - torch.tensor(
+    curves["sine alone, from place 30"][1]
+)
 assert alone.abs().max() > 10
-draw_lines(curves, x="distance", y="dot product", title="Dot products by distance, counted from two places")
+draw_lines(
+    curves,
+    x="distance",
+    y="dot product",
+    title="Dot products by distance, counted from two places",
+)
 
 # %% [markdown]
 # With sines alone that is lost: the same distance gives other numbers at other places (and place 0 is all zeros).
@@ -117,8 +159,11 @@ q, k = torch.randn(1, 1, 1, 16), torch.randn(1, 1, 1, 16)
 
 
 def score(m: int, n: int) -> float:
-    at = lambda x, place: rotate(x, turns(torch.tensor([[place]]), 16, 10000.0), "interleaved")  # noqa: E731
-    return (at(q, m) * at(k, n)).sum().item()
+    turned = [
+        rotate(x, turns(torch.tensor([[place]]), 16, 10000.0), "interleaved")
+        for x, place in ((q, m), (k, n))
+    ]
+    return (turned[0] * turned[1]).sum().item()
 
 
 print(
@@ -133,8 +178,42 @@ assert abs(score(3, 5) - score(103, 105)) < 1e-3
 assert abs(score(3, 5) - score(3, 6)) > 1e-2
 
 # %% [markdown]
-# So a phrase is the same wherever it stands: **equivariance**. Move the sentence, and what attention says of it moves along.
-#
+# So a phrase is the same wherever it stands: **equivariance**. Take a tune with a motif that comes three times. With relative positions the
+# scores within each motif are the same numbers, and between motifs they repeat, too: the picture shows the **self-similarity** of the tune.
+# With absolute positions every motif looks different.
+
+# %%
+from regard.evaluation.drawing import draw_matrix
+
+motif = ["do", "mi", "sol"]
+tune = motif * 3
+notes = {name: torch.randn(16) for name in motif}
+x = torch.stack([notes[name] for name in tune])[None, None]
+places = torch.arange(9)[None]
+turned = rotate(x, turns(places, 16, 10000.0), "interleaved")[0, 0]
+relative = turned @ turned.T / 4
+moved = (x[0, 0] + sinusoids(torch.arange(9), 16)) / 2
+absolute = moved @ moved.T / 4
+
+
+def motif_differs(scores: torch.Tensor) -> float:
+    return (scores[:3, :3] - scores[6:, 6:]).abs().max().item()
+
+
+print(
+    f"first and last motif differ by {motif_differs(relative):.6f} (relative) and {motif_differs(absolute):.2f} (absolute)"
+)
+assert motif_differs(relative) < 1e-4
+assert motif_differs(absolute) > 0.1
+draw_matrix(
+    relative,
+    tune,
+    tune,
+    numbers=".1f",
+    title="Scores with rotary positions: the motif repeats along the diagonals",
+)
+
+# %% [markdown]
 # ## Which one?
 #
 # Measured ([details](../results.md#positions)): trained on sentences of at most 12 words, tested on such and on 21 to 27 words. BLEU,

@@ -26,12 +26,20 @@ def layers(text: str) -> tuple[list[str], list[torch.Tensor]]:
     with torch.inference_mode(), Watched(parts) as seen:
         model.encode(pad_rows([[*ids, EOS]]))
     table = model.source_embedding(torch.tensor(ids)).detach()
-    return tokenizer.pieces(ids), [table, *(seen.output(name)[0][: len(ids)] for name in parts)]
+    return tokenizer.pieces(ids), [
+        table,
+        *(seen.output(name)[0][: len(ids)] for name in parts),
+    ]
 
 
-pieces, vectors = layers("When I say Transformer in ML, I do not mean the transformer in the movies.")
+pieces, vectors = layers(
+    "When I say Transformer in ML, I do not mean the transformer in the movies."
+)
 first, second = [i for i, piece in enumerate(pieces) if piece == "mer"]
-cosines = [torch.cosine_similarity(states[first], states[second], dim=0).item() for states in vectors]
+cosines = [
+    torch.cosine_similarity(states[first], states[second], dim=0).item()
+    for states in vectors
+]
 print(pieces)
 print(
     "the two '-mer': cosine in the table",
@@ -53,8 +61,16 @@ assert max(cosines[1:]) < 0.99
 from regard.evaluation.drawing import draw_matrix
 
 texts = {
-    "to see": ["I watch television every day.", "They watch a film.", "We watch the children."],
-    "on the wrist": ["My watch is broken.", "He lost his watch.", "Your watch is expensive."],
+    "to see": [
+        "I watch television every day.",
+        "They watch a film.",
+        "We watch the children.",
+    ],
+    "on the wrist": [
+        "My watch is broken.",
+        "He lost his watch.",
+        "Your watch is expensive.",
+    ],
 }
 rows, names = [], []
 for sentences in texts.values():
@@ -65,13 +81,21 @@ for sentences in texts.values():
 states = torch.nn.functional.normalize(torch.stack(rows), dim=-1)
 similar = states @ states.T
 same = torch.cat(
-    (similar[:3, :3][~torch.eye(3, dtype=torch.bool)], similar[3:, 3:][~torch.eye(3, dtype=torch.bool)])
+    (
+        similar[:3, :3][~torch.eye(3, dtype=torch.bool)],
+        similar[3:, 3:][~torch.eye(3, dtype=torch.bool)],
+    )
 ).mean()
 other = similar[:3, 3:].mean()
-print(f"mean cosine of 'watch' with the same use {same:.2f}, with the other use {other:.2f}")
+print(
+    f"mean cosine of 'watch' with the same use {same:.2f}, with the other use {other:.2f}"
+)
 assert same > other + 0.05
 draw_matrix(
-    similar, names, [f"{i + 1}" for i in range(6)], title="'watch' in six sentences: cosines after the last layer"
+    similar,
+    names,
+    [f"{i + 1}" for i in range(6)],
+    title="'watch' in six sentences: cosines after the last layer",
 )
 
 # %% [markdown]

@@ -19,7 +19,9 @@ torch.manual_seed(0)
 x = 5 + 3 * torch.randn(4, 6, 8)  # 4 sentences, 6 words, 8 numbers each
 layer, batch = normaliser("layer", 8), normaliser("batch", 8).train()
 by_word, by_feature = layer(x), batch(x)
-print(f"layer: mean of one word {by_word[0, 0].mean():.4f}; batch: mean of one feature {by_feature[..., 0].mean():.4f}")
+print(
+    f"layer: mean of one word {by_word[0, 0].mean():.4f}; batch: mean of one feature {by_feature[..., 0].mean():.4f}"
+)
 assert by_word.mean(-1).abs().max() < 1e-5
 assert by_feature.mean((0, 1)).abs().max() < 1e-5
 
@@ -54,19 +56,33 @@ import regard
 
 draw = random.Random(1)
 folder = Path(tempfile.mkdtemp())
-lines = [" ".join(draw.choices(string.ascii_lowercase[:12], k=draw.randint(3, 5))) for _ in range(3000)]
+lines = [
+    " ".join(draw.choices(string.ascii_lowercase[:12], k=draw.randint(3, 5)))
+    for _ in range(3000)
+]
 (folder / "a.src").write_text("".join(line + "\n" for line in lines))
 (folder / "a.tgt").write_text("".join(line[::-1] + "\n" for line in lines))
 common = (
-    "tokenizer.kind=word data.allow=same-file data.valid_size=50 data.test_size=50 model.width=32 model.layers=2 model.heads=4 model.dropout=0 "
-    "train.steps=150 train.batch_tokens=500 train.lr=0.006 train.warmup=20 train.schedule=linear train.save_every=1000 train.log_every=10 "
-    "train.threads=1 train.device=cpu train.label_smoothing=0 train.mixed_lengths=true search.beam=1"
+    "tokenizer.kind=word data.allow=same-file data.valid_size=50 data.test_size=50 "
+    "model.width=32 model.layers=2 model.heads=4 model.dropout=0 train.steps=150 "
+    "train.batch_tokens=500 train.lr=0.006 train.warmup=20 train.schedule=linear "
+    "train.save_every=1000 train.log_every=10 train.threads=1 train.device=cpu "
+    "train.label_smoothing=0 train.mixed_lengths=true search.beam=1"
 )
-variants = {"layer": "model.normalise=layer", "batch": "model.normalise=batch", "no residual": "model.residual=false"}
+variants = {
+    "layer": "model.normalise=layer",
+    "batch": "model.normalise=batch",
+    "no residual": "model.residual=false",
+}
 curves = {}
 for name, setting in variants.items():
     out = folder / name.replace(" ", "-")
-    regard.train(src=str(folder / "a.src"), tgt=str(folder / "a.tgt"), out=out, settings=f"{common} {setting}")
+    regard.train(
+        src=str(folder / "a.src"),
+        tgt=str(folder / "a.tgt"),
+        out=out,
+        settings=f"{common} {setting}",
+    )
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     points = [(row["step"], row["loss"]) for row in rows if "loss" in row]
     curves[name] = tuple(zip(*points, strict=True))
@@ -78,7 +94,10 @@ assert curves["no residual"][1][-1] > 2 * curves["layer"][1][-1]
 from regard.evaluation.drawing import draw_lines
 
 draw_lines(
-    curves, x="step", y="loss (nats per token)", title="Reversing letters: normalisation and the residual connection"
+    curves,
+    x="step",
+    y="loss (nats per token)",
+    title="Reversing letters: normalisation and the residual connection",
 )
 
 # %% [markdown]

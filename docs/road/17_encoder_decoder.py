@@ -24,17 +24,22 @@ translator = regard.load()
 model, tokenizers = translator.model.eval(), translator.tokenizers
 config = model.config
 print(
-    f"width {config.width}, {config.depth[0]} + {config.depth[1]} layers, {config.heads} heads, {model.parameters_count():,} parameters"
+    f"width {config.width}, {config.depth[0]} + {config.depth[1]} layers, {config.heads} "
+    f"heads, {model.parameters_count():,} parameters"
 )
 
-source = pad_rows([[*tokenizers.source.encode(["It was too tired to cross the street."])[0], EOS]])
+source = pad_rows(
+    [[*tokenizers.source.encode(["It was too tired to cross the street."])[0], EOS]]
+)
 target = torch.tensor([[BOS, *tokenizers.target.encode(["Es war zu müde,"])[0]]])
 seen = Recorder()
 with torch.inference_mode():
     forced = model(source, target, seen)
     scores = model.output.scores(forced.hidden)
 for name in ("encoder.0.self", "decoder.0.self", "decoder.0.cross"):
-    print(f"{name:16} weights [sentences, heads, queries, keys] = {tuple(seen.tensors[name].shape)}")
+    print(
+        f"{name:16} weights [sentences, heads, queries, keys] = {tuple(seen.tensors[name].shape)}"
+    )
 S, T = source.tokens.shape[1], target.shape[1]
 assert seen.tensors["encoder.0.self"].shape[2:] == (S, S)
 assert seen.tensors["decoder.0.self"].shape[2:] == (T, T)
@@ -50,7 +55,12 @@ print("hidden states", tuple(forced.hidden.shape), "-> scores", tuple(scores.sha
 # %%
 with torch.inference_mode():
     memory, state = model.start(source)
-    print("kept of the source:", len(memory.keys), "layers of keys and values", tuple(memory.keys[0].shape))
+    print(
+        "kept of the source:",
+        len(memory.keys),
+        "layers of keys and values",
+        tuple(memory.keys[0].shape),
+    )
     word, text = BOS, []
     while word != EOS and len(text) < 30:
         hidden, state = model.step(torch.tensor([[word]]), memory, state)
@@ -95,8 +105,12 @@ assert round(total / 1e6) == 63
 from regard.models.base import MODELS, build_model
 
 with torch.device("meta"):  # shapes only
-    base = MODELS.get("transformer").Config(width=d, layers=layers, heads=8, inner=inner, norm="post")
-    ours = build_model("transformer", base, source_vocabulary=words, target_vocabulary=words, shared=True)
+    base = MODELS.get("transformer").Config(
+        width=d, layers=layers, heads=8, inner=inner, norm="post"
+    )
+    ours = build_model(
+        "transformer", base, source_vocabulary=words, target_vocabulary=words, shared=True
+    )
 print(f"regard's: {ours.parameters_count() / 1e6:.1f} M")
 assert abs(ours.parameters_count() - total) < 0.002 * total
 

@@ -16,13 +16,17 @@ from regard.training.config import TrainConfig
 from regard.training.schedule import rate
 
 d, warmup = 512, 4000
-config = TrainConfig(steps=20000, warmup=warmup, schedule="inverse_sqrt", lr=(d * warmup) ** -0.5)
+config = TrainConfig(
+    steps=20000, warmup=warmup, schedule="inverse_sqrt", lr=(d * warmup) ** -0.5
+)
 steps = range(1, 20001, 100)
 ours = [config.lr * rate(config, t) for t in steps]
 paper = [d**-0.5 * min(t**-0.5, t * warmup**-1.5) for t in steps]
 assert max(abs(a - b) for a, b in zip(ours, paper, strict=True)) < 1e-9
 print(f"largest rate {config.lr:.5f}, at step {warmup:,}")
-draw_lines({"lr": (list(steps), ours)}, x="step", y="learning rate", title="The paper's schedule")
+draw_lines(
+    {"lr": (list(steps), ours)}, x="step", y="learning rate", title="The paper's schedule"
+)
 
 # %% [markdown]
 # How much it matters depends on where the normalisation stands. In [our ablations](../compared/transformer-ablations/README.md),
@@ -48,7 +52,9 @@ sums = output.loss(hidden, right, smoothing=epsilon)
 wanted = torch.full((V,), epsilon / V)
 wanted[7] += 1 - epsilon
 by_hand = -(wanted * output.scores(hidden)[0]).sum()
-print(f"smoothed loss {sums.loss.item():.4f}, by hand {by_hand.item():.4f}, plain {sums.nll.item():.4f}")
+print(
+    f"smoothed loss {sums.loss.item():.4f}, by hand {by_hand.item():.4f}, plain {sums.nll.item():.4f}"
+)
 assert abs(sums.loss.item() - by_hand.item()) < 1e-3
 
 # %% [markdown]

@@ -23,7 +23,9 @@ log_probs = logits.log_softmax(-1)
 top = log_probs.topk(5)
 for log_prob, word in zip(top.values.tolist(), top.indices.tolist(), strict=True):
     (piece,) = tokenizers.target.pieces([word])
-    print(f"{piece:8} logit {logits[word]:6.2f}  log-probability {log_prob:6.2f}  probability {math.exp(log_prob):.3f}")
+    print(
+        f"{piece:8} logit {logits[word]:6.2f}  log-probability {log_prob:6.2f}  probability {math.exp(log_prob):.3f}"
+    )
 assert tokenizers.target.pieces([log_probs.argmax().item()]) == ["▁Ich"]
 assert abs(log_probs.exp().sum().item() - 1) < 1e-4
 
@@ -50,7 +52,9 @@ first = {"A": 0.6, "B": 0.4}
 second = {"A": {"x": 0.55, "y": 0.45}, "B": {"x": 0.95, "y": 0.05}}
 texts = {a + b: first[a] * p for a in first for b, p in second[a].items()}
 for text, probability in sorted(texts.items(), key=lambda item: -item[1]):
-    print(f"{text}: {probability:.2f} = exp({math.log(first[text[0]]):.2f} + {math.log(second[text[0]][text[1]]):.2f})")
+    print(
+        f"{text}: {probability:.2f} = exp({math.log(first[text[0]]):.2f} + {math.log(second[text[0]][text[1]]):.2f})"
+    )
 greedy = "A" + max(second["A"], key=second["A"].get)
 assert greedy == "Ax"
 assert max(texts, key=texts.get) == "Bx"
@@ -93,7 +97,9 @@ for node in nodes.values():
         zorder=1,
     )
     mark = {"kept": "o", "pruned": "x", "finished": "s"}[node["state"]]
-    axes.plot(x1, y1, mark, color="#0060a0" if node["best"] else "#4f5b6b", markersize=5, zorder=2)
+    axes.plot(
+        x1, y1, mark, color="#0060a0" if node["best"] else "#4f5b6b", markersize=5, zorder=2
+    )
     axes.annotate(
         f"{node['token'].strip('▁')} {node['total']:.1f}",
         (x1, y1),
@@ -117,7 +123,9 @@ figure
 
 # %%
 for beam in (1, 2, 5, 10):
-    (best,) = translator.hypotheses(["I would rather die than do something so unfair."], beam=beam)
+    (best,) = translator.hypotheses(
+        ["I would rather die than do something so unfair."], beam=beam
+    )
     print(f"beam {beam:2}: log P {best[0].log_prob:6.2f}  {best[0].text}")
 
 # %% [markdown]

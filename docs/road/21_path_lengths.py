@@ -35,7 +35,9 @@ def layers_needed(kernel: int) -> int:
     x = torch.randn(1, length, width, requires_grad=True)
     states, count = x, 0
     while True:
-        layer = TextConvolution(width, width, kernel, border="narrow", padding=(kernel - 1) // 2)
+        layer = TextConvolution(
+            width, width, kernel, border="narrow", padding=(kernel - 1) // 2
+        )
         states, count = convolve(states, layer), count + 1
         (gradient,) = torch.autograd.grad(states[0, -1].sum(), x, retain_graph=True)
         if gradient[0, 0].abs().sum() > 0:
@@ -67,7 +69,10 @@ import time
 from regard.evaluation.drawing import draw_lines
 
 width = 64
-lstm, attention = recurrent("lstm", width, width, bias=True).eval(), SelfAttention(width, 4).eval()
+lstm, attention = (
+    recurrent("lstm", width, width, bias=True).eval(),
+    SelfAttention(width, 4).eval(),
+)
 convolution = TextConvolution(width, width, 3, border="narrow", padding=1).eval()
 kinds = {
     "recurrent (LSTM)": lambda x: lstm(x),
@@ -86,7 +91,10 @@ for n in lengths:
             took.append(time.perf_counter() - began)
         times[name].append(1000 * min(took))
 for name, row in times.items():
-    print(f"{name:22}", " ".join(f"{n}: {ms:.2f} ms" for n, ms in zip(lengths, row, strict=True)))
+    print(
+        f"{name:22}",
+        " ".join(f"{n}: {ms:.2f} ms" for n, ms in zip(lengths, row, strict=True)),
+    )
 growth = {name: row[-1] / row[1] for name, row in times.items()}
 assert growth["self-attention"] > 16  # from 64 to 1024 words: more than linear
 draw_lines(
@@ -98,8 +106,8 @@ draw_lines(
 )
 
 # %% [markdown]
-# Self-attention grows with n², the others with n. For sentences (n below d) it is the cheapest, and it has no steps that wait: on a GPU
-# the LSTM's line would lie far above. For whole books n² is the problem.
+# Self-attention grows with n², the others with n. As long as n is below d it needs the fewest operations, and none of
+# them waits for another, which is what counts on a GPU. For whole books n² is the problem.
 #
 # ## ConvS2S
 #

@@ -41,15 +41,25 @@ import regard
 
 draw = random.Random(1)
 folder = Path(tempfile.mkdtemp())
-lines = [" ".join(draw.choices(string.ascii_lowercase[:10], k=draw.randint(2, 5))) for _ in range(2000)]
+lines = [
+    " ".join(draw.choices(string.ascii_lowercase[:10], k=draw.randint(2, 5)))
+    for _ in range(2000)
+]
 (folder / "a.src").write_text("".join(line + "\n" for line in lines))
 (folder / "a.tgt").write_text("".join(line[::-1] + "\n" for line in lines))
 settings = (
-    "model.name=universal model.halting=act model.width=32 model.heads=4 model.steps=4 model.dropout=0 tokenizer.kind=word data.allow=same-file "
-    "data.valid_size=30 data.test_size=30 train.steps=220 train.batch_tokens=400 train.lr=0.005 train.warmup=20 train.schedule=linear "
-    "train.save_every=1000 train.threads=1 train.device=cpu train.label_smoothing=0"
+    "model.name=universal model.halting=act model.width=32 model.heads=4 model.steps=4 "
+    "model.dropout=0 tokenizer.kind=word data.allow=same-file data.valid_size=30 "
+    "data.test_size=30 train.steps=220 train.batch_tokens=400 train.lr=0.005 "
+    "train.warmup=20 train.schedule=linear train.save_every=1000 train.threads=1 "
+    "train.device=cpu train.label_smoothing=0"
 )
-regard.train(src=str(folder / "a.src"), tgt=str(folder / "a.tgt"), out=folder / "run", settings=settings)
+regard.train(
+    src=str(folder / "a.src"),
+    tgt=str(folder / "a.tgt"),
+    out=folder / "run",
+    settings=settings,
+)
 seen = regard.look(regard.load(folder / "run"), "a b c d")
 print("a b c d ->", seen.trace.answer)
 assert sorted(seen.trace.answer.split()) == ["a", "b", "c", "d"]

@@ -23,14 +23,22 @@ n = len(words)
 def sees(name: str) -> torch.Tensor:
     """1 where what is said at a place (row) depends on the word at another (column)."""
     torch.manual_seed(0)
-    config = MODELS.get(name).Config(width=32, layers=2, heads=4, dropout=0.0, attention_dropout=0.0, context=16)
-    model = build_model(name, config, source_vocabulary=50, target_vocabulary=50, shared=True).eval()
+    config = MODELS.get(name).Config(
+        width=32, layers=2, heads=4, dropout=0.0, attention_dropout=0.0, context=16
+    )
+    model = build_model(
+        name, config, source_vocabulary=50, target_vocabulary=50, shared=True
+    ).eval()
     ids = torch.arange(10, 10 + n)[None]
     changed = []
 
     def say(ids: torch.Tensor) -> torch.Tensor:
         text = Padded(ids, ids > 0)
-        return model(text, ids).hidden[0] if name == "gpt" else model.whole_states(text)[0][0, -n:]
+        return (
+            model(text, ids).hidden[0]
+            if name == "gpt"
+            else model.whole_states(text)[0][0, -n:]
+        )
 
     with torch.inference_mode():
         before = say(ids)
@@ -44,10 +52,18 @@ def sees(name: str) -> torch.Tensor:
 seen = {name: sees(name) for name in ("gpt", "bert")}
 assert torch.equal(seen["gpt"], torch.ones(n, n).tril())
 assert torch.equal(seen["bert"], torch.ones(n, n))
-draw_matrix(seen["gpt"], words, words, numbers="", title="GPT: the place (row) sees the words (columns) up to itself")
+draw_matrix(
+    seen["gpt"],
+    words,
+    words,
+    numbers="",
+    title="GPT: the place (row) sees the words (columns) up to itself",
+)
 
 # %%
-draw_matrix(seen["bert"], words, words, numbers="", title="BERT: every place sees every word")
+draw_matrix(
+    seen["bert"], words, words, numbers="", title="BERT: every place sees every word"
+)
 
 # %% [markdown]
 # ## Two lessons from one text
@@ -55,18 +71,46 @@ draw_matrix(seen["bert"], words, words, numbers="", title="BERT: every place see
 # **GPT** learns from every word: six words, six questions. **BERT** asks about 15 % of the words. Of those, 80 % are replaced by `[MASK]`,
 # 10 % by any word, and 10 % are left as they are, so that it cannot trust a word just because it is not masked.
 
+# %% [markdown]
+# This is what regard's own batches do, on English sentences that come with it:
+
 # %%
+import lzma
 from collections import Counter
 
-generator = torch.Generator().manual_seed(0)
-chosen = torch.rand(100_000, generator=generator) < 0.15
-fate = torch.rand(100_000, generator=generator)
-kinds = Counter("[MASK]" if f < 0.8 else "another word" if f < 0.9 else "itself" for f in fate[chosen].tolist())
-print(
-    f"asked about {chosen.float().mean():.1%}:",
-    {kind: f"{count / chosen.sum().item():.0%}" for kind, count in kinds.items()},
+from regard.data.bundle import bundled_path
+from regard.data.masking import ExamplePlan, Masking, collate_masked, stream_for_rows
+from regard.data.tokenizers import Tokenizer, TokenizerConfig
+from regard.data.wordpiece import MASK
+
+with lzma.open(bundled_path("tatoeba-en-de"), "rt", encoding="utf-8") as lines:
+    texts = [line.split("\t")[0] for line, _ in zip(lines, range(6000), strict=False)]
+tokenizer = Tokenizer.train(
+    texts, TokenizerConfig(kind="wordpiece", size=800), tags=(MASK,)
 )
-assert abs(chosen.float().mean() - 0.15) < 0.01
+window = 48
+stream = stream_for_rows([" ".join(texts)], tokenizer, window, lines=False)
+masking = Masking.of(tokenizer, window)
+plan = ExamplePlan(stream, 200, window, seed=1, pairs=False)
+batch = collate_masked(
+    stream, plan.epoch(0)[0], masking, window=window, rows=200, seed=1, epoch=0
+)
+
+places, were = batch.target_in[:, 1:], batch.target_out[:, 1:]
+asked = were != 0
+now = batch.source.tokens.gather(1, places)
+kinds = Counter(
+    "[MASK]" if a == masking.mask else "itself" if a == b else "another word"
+    for a, b in zip(now[asked].tolist(), were[asked].tolist(), strict=True)
+)
+share = asked.sum().item() / batch.source.keep.sum().item()
+print(
+    f"asked about {share:.1%} of the tokens:",
+    {kind: f"{count / asked.sum().item():.0%}" for kind, count in kinds.items()},
+)
+print(" ".join(tokenizer.pieces(batch.source.tokens[0, :14].tolist())))
+assert abs(share - 0.15) < 0.03
+assert abs(kinds["[MASK]"] / asked.sum().item() - 0.8) < 0.05
 
 # %% [markdown]
 # | | GPT | BERT |

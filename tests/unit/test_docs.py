@@ -32,6 +32,7 @@ def test_settings_are_those_of_the_code():
         "docs/corpora.md",
         "docs/masked_models.md",
         "docs/exporting.md",
+        "docs/scale.md",
         "CONTRIBUTING.md",
     ],
 )
@@ -55,6 +56,7 @@ def test_links_lead_somewhere(page):
         ("docs/shapes.md", 12),
         ("docs/language_models.md", 12),
         ("docs/exporting.md", 4),
+        ("docs/scale.md", 1),
     ],
 )
 def test_commands_on_a_page_exist_with_their_options(page, least):

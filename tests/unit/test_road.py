@@ -93,6 +93,15 @@ def test_every_chapter_is_in_the_contents():
     assert re.findall(r"road/(\d\d_\w+)\.md", contents) == [path.stem for path in CHAPTERS]
 
 
+def test_every_page_of_the_contents_is_there():
+    made = {"recipes.md", "road/gallery.md"}  # by docs/site_hooks.py
+    pages = re.findall(r"[\w/]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert len(pages) > 50
+    for page in pages:
+        path = ROOT / "docs" / page
+        assert path.exists() or (page.startswith("road/") and path.with_suffix(".py").exists()) or page in made, page
+
+
 def test_every_chapter_links_into_the_viewer():
     from regard.cli.look import FIRST_PORT
     from regard.looking.views import VIEWS

@@ -172,9 +172,9 @@ def check_manifest(folder: Path, needed: Iterable[str] = ()) -> None:
         path = folder / name
         if not isinstance(entry, dict) or Path(name).name != name:
             raise CheckpointError(path, "the manifest does not list it", "Restore the folder from a copy")
-        if path.is_symlink() or not path.is_file():
-            raise CheckpointError(path, "the file is missing", "Restore the folder from a copy")
         try:
+            if path.is_symlink() or not path.is_file():
+                raise CheckpointError(path, "the file is missing", "Restore the folder from a copy")
             size, digest = path.stat().st_size, sha256_of(path)
         except OSError as error:
             raise CheckpointError(

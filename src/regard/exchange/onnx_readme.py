@@ -42,7 +42,7 @@ T places. parity.json says how far the graphs' answers are from those of the mod
 
 ## With regard, without torch
 
-`pip install onnxruntime numpy tokenizers`, and regard itself:
+`pip install onnxruntime numpy tokenizers`, then `pip install --no-deps` with regard's wheel or its folder:
 
 ```python
 import regard.onnx

@@ -67,7 +67,7 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
         raise TokenizerError(path, f"the file cannot be read ({error.strerror})", "Check the path") from None
     try:
         return _model(memoryview(content), path)
-    except (ValueError, struct.error, IndexError, UnicodeDecodeError) as error:
+    except (ValueError, TypeError, struct.error, IndexError) as error:  # TypeError: a number where a text should be
         reason = str(error)[:80]
         raise TokenizerError(path, f"it is not a SentencePiece model, or a damaged one ({reason})", _TODO) from None
 

@@ -604,6 +604,17 @@ def a_checkpoint_copies_itself_again_and_again(folder, bases):
 
 
 @case("import")
+def a_checkpoint_has_countless_objects(folder, bases):
+    objects = b"cargparse\nNamespace\nq\x00" + b"h\x00)R" * 40_000
+    return checkpoint(folder, pickled(b"(" + objects + b"l."))
+
+
+@case("import")
+def a_checkpoint_has_countless_lists(folder, bases):
+    return checkpoint(folder, pickled(b"(" + b"]" * 400_000 + b"l."))
+
+
+@case("import")
 def a_checkpoint_has_endless_steps(folder, bases):
     return checkpoint(folder, pickled(b"N0" * 3_000_000 + b"."))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
+import os
 
 import pytest
 from export_toys import LINES, gpt, run_folder, sentences, translator
@@ -63,7 +65,7 @@ def test_only_an_earlier_export_is_replaced(command, tmp_path):
     assert command(*arguments).code == 0  # an empty folder is as good as none
     again = command(*arguments)
     assert again.code == 1
-    assert "there is something already" in again.err
+    assert "there is an export already" in again.err
     assert command(*arguments, "--force", "--tolerance", "1e-9").code == 1
     assert (out / "model.bin").is_file()  # the earlier one stays until there is a better one
     before = (out / "model.bin").stat().st_size
@@ -94,6 +96,55 @@ def test_mistakes_are_named(command, tmp_path, arguments, words):
     assert words in done.err
     assert done.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_inside_a_file_is_named(command, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    done = command("export", "tatoeba-en-de", "--to", "ctranslate2", "--out", tmp_path / "file" / "out")
+    assert "file is a file, not a folder" in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "words"),
+    [
+        ("no-such-path", (), "there is no such file or folder"),
+        ("empty", (), "there is no model of a known kind in it"),
+        ("text", (), "it is not a file that torch.save wrote"),
+        ("run", (), "it is a run of regard's own"),
+        ("other", (), "model_type='llama' is not known"),
+        ("other", ("--pieces", "no-such-file"), "no-such-file: there is no such file"),
+        ("theirs", ("--two-texts",), "--two-texts: it is not for models of this kind (ctranslate2)"),
+        ("theirs", (), "model.bin: "),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_mistakes_of_an_import_are_named(command, tmp_path, path, options, words):
+    for name in ("empty", "run", "other", "theirs"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "text").write_text("no model")
+    (tmp_path / "run" / "run.json").write_text("{}")
+    (tmp_path / "other" / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "theirs" / "model.bin").write_bytes(b"")
+    done = command("import", tmp_path / path, *options, "--out", tmp_path / "out")
+    assert done.code == 1
+    assert words in done.err
+    assert done.err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_leaves_nothing(command, tmp_path, monkeypatch):
+    run = run_folder(translator(), tmp_path / "run")
+    before = sorted(tmp_path.iterdir())
+
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = command("export", run, "--to", "ctranslate2", "--out", tmp_path / "out")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "No space left on device" in done.err
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_without_the_package_it_says_what_to_install(command, tmp_path, monkeypatch):

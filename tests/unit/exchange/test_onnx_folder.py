@@ -56,7 +56,7 @@ def task_of(kind: str) -> Any:
         model = _model("bert", size, size, width=16, layers=1, heads=2, context=50)
         return MaskedText(model, both, config={"labels": []})
     if kind == "composes":
-        source = Tokenizer.train(LABELS, TokenizerConfig(kind="word", size=50))
+        source = Tokenizer.train(LABELS, TokenizerConfig(kind="space", size=50, min_count=1))
         apart = TokenizerPair(source, both.target, False)
         model = _model("label-writer", size, source.size, width=12, label=4)
         return TextComposer(model, apart, LABELS, SearchConfig(max_length=20))
