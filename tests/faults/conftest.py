@@ -1,10 +1,10 @@
-"""What these tests take from others: injected errors of file operations, and runs as real processes."""
+"""What these tests take from others: injected errors of file operations, runs as real processes, and a toy to search with."""
 
 import sys
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / "unit" / "training"), str(TESTS / "system")]
+sys.path += [str(TESTS / place) for place in ("unit/training", "system", "reference")]
 
 import pytest  # noqa: E402
 from runs import serving  # noqa: E402

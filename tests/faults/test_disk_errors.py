@@ -84,6 +84,24 @@ def test_an_error_in_the_background_is_raised_at_the_next_step(tmp_path, monkeyp
     assert Checkpoints(tmp_path).steps() == [3, 1]
 
 
+def test_an_error_of_the_last_checkpoint_is_not_lost(tmp_path, monkeypatch):
+    write_texts(tmp_path)
+    save = Checkpoints.save
+
+    def failing(checkpoints: Checkpoints, step: int, **content) -> None:
+        if step == 4:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        save(checkpoints, step, **content)
+
+    settings, files = settings_of("kim", steps=4, save_every=2), files_of("kim", tmp_path)
+    monkeypatch.setattr(Checkpoints, "save", failing)
+    with pytest.raises(CheckpointError, match="Input/output error"):
+        train(out=tmp_path / "run", settings=settings, report=Reporter(quiet=True), **files)
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+    monkeypatch.undo()
+    assert resume(tmp_path / "run", Reporter(quiet=True)).interrupted is None
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's own thread
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("family", TRIED)

@@ -1,6 +1,7 @@
 """Every family of trainers, killed at random moments and inside of saves: it ends as if nothing had been.
 
-`make soak` kills 40 times for each family at random moments, and once at every file operation of its first two saves.
+`make soak` kills 40 times for each family at random moments, and inside of saves: translation at every file operation of the
+first two, the others, which save by the same code, at twenty of them.
 """
 
 from __future__ import annotations
@@ -95,7 +96,9 @@ def test_killing_at_random_moments(family, request):
 def test_killing_inside_of_saves(family, request):
     """At file operations of the first two checkpoints, one after the other in one run."""
     draw = random.Random(request.node.name)
-    chosen = range(1, 131) if SOAK else sorted(draw.sample(range(1, 60), 2))
+    places = range(1, 131)
+    every = SOAK and "translation" in request.node.name
+    chosen = list(places) if every else sorted(draw.sample(places, 20) if SOAK else draw.sample(range(1, 60), 2))
     kills, name = 0, ""
     for number, at in enumerate(chosen):
         name = f"saving{number}"
@@ -108,7 +111,7 @@ def test_killing_inside_of_saves(family, request):
         assert outcome(family.runs.folder / name) == family.straight, at
         if not code:
             break
-    assert kills >= len(list(chosen)) // 2
+    assert kills >= len(chosen) // 2
     print(f"\n{request.node.name}: {kills} kills inside of saves")
 
 
@@ -129,7 +132,7 @@ def test_sigterm_saves_and_says_so(family, request):
         slowest = max(slowest, time.monotonic() - began)
         family.check_log()
         assert slowest < 10
-        if code:  # it was not through already
+        if json.loads((run / "run.json").read_text())["status"] != "finished":  # it was not through already
             assert code == 128 + signal.SIGTERM, family.runs.log()
             step, saved = reached(run)
             assert step == saved  # nothing is lost

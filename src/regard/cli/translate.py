@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.cli.notes import note_unfinished
-from regard.cli.translate_file import own_device, translate_file
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
@@ -114,6 +113,8 @@ def run_translate(
 ) -> None:
     """With `files`, the lines of the first are translated into the second."""
     if files is not None:
+        from regard.cli.translate_file import own_device  # not for text given as arguments
+
         device = own_device(device)
     if together is not None and together.asked:
         translator = together.load(model, device, engine).tagged(tag)
@@ -130,6 +131,8 @@ def run_translate(
             translator = translator.guarded(None)
     note_unfinished(translator.folder)
     if files is not None:
+        from regard.cli.translate_file import translate_file
+
         asked = {"settings": dataclasses.asdict(settings), "prefix": prefix, "tag": tag, "json": as_json}
         asked |= {"engine": [engine, compute], "together": repr(together), "choice": repr(choice)}
 

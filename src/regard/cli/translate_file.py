@@ -18,10 +18,8 @@ from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
 Lines = Callable[[int, str, Any], list[str]]  # of (number, source, translations): what is written
 
 
-def check_files(texts: list[str] | None, source: Path | None, output: Path | None) -> tuple[Path, Path] | None:
-    """The two files, where they are given, and nothing else is."""
-    if source is None and output is None:
-        return None
+def check_files(texts: list[str] | None, source: Path | None, output: Path | None) -> tuple[Path, Path]:
+    """The two files, if both are given, and nothing else is."""
     if source is None or output is None:
         given, missing = ("--input", "--output") if output is None else ("--output", "--input")
         raise ConfigError(given, f"it goes with {missing}", f"Give {missing} too")

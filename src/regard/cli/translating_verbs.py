@@ -133,7 +133,6 @@ def translate(
     """Translate text: arguments, standard input line by line, or a large file."""
     with whole_imports():
         from regard.cli.translate import Choice, Together, run_translate
-        from regard.cli.translate_file import check_files
 
     changes = {
         "beam": beam, "nbest": nbest, "groups": groups, "diversity": diversity, "alpha": length_penalty,
@@ -144,7 +143,11 @@ def translate(
     given = {k: v for k, v in changes.items() if v is not None}
     together = Together(beside or [], weight, mix, fuse, fusion)
     choice = Choice(mbr, samples, channel, rerank_lm, rerank_with, guard, glossary, keep or [], draft, ahead)
-    files = check_files(text, source, output)
+    files = None
+    if source is not None or output is not None:
+        from regard.cli.translate_file import check_files
+
+        files = check_files(text, source, output)
     if alternatives:
         from regard.cli.alternatives import run_alternatives
 

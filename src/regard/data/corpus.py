@@ -74,7 +74,7 @@ class DataConfig(FilterConfig):
     format: str = "auto"  # by the file's ending, or: text, tsv, csv, jsonl, tmx, parquet, datasets
     columns: tuple[str | int, ...] = ()  # source and target: names, or numbers from 0 (TMX: languages)
     corpora: tuple[CorpusConfig, ...] = ()  # instead of one text: several, each with its weight, tag and filters
-    text: str = ""  # for language models, instead of pairs: a file, or a folder of files
+    text: str = ""  # for language models, instead of pairs: a file, a folder of files, or shards:LIST (docs/scale.md)
     valid_text: str = ""
     test_text: str = ""
     documents: Literal["auto", "line", "file", "blank"] = "auto"  # auto: each file of a folder, each line of a file

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from regard.core.errors import DataError
-from regard.data.addresses import is_path
+from regard.data.addresses import SHARDS, is_path
 from regard.data.bundle import PREFIX, TEXT, bundled_path, bundled_side
 from regard.data.corpus import DataConfig
 from regard.data.long_texts import CHUNK, chunks_of
@@ -58,6 +58,7 @@ class TextCorpus:
     counts: dict[str, TextCount] = field(default_factory=dict)  # part -> how much it is
     dropped: int = 0  # documents without text
     set_apart: int = 0  # long copies of held-out documents: neither trained on nor held out again
+    shards: tuple[str, ...] = ()  # where the text is that is trained on, if `train` is only a sample of it
 
     @property
     def characters(self) -> int:
@@ -69,6 +70,10 @@ def load_text(config: DataConfig, say: Say | None = None) -> TextCorpus:
     """Reads and divides a text. The same text and settings always give the same parts."""
     if not config.text:
         raise DataError("data", "no training text is given", "Set data.text to a file or a folder")
+    if config.text.startswith(SHARDS):
+        from regard.data.sharded_text import load_sharded  # which imports this file
+
+        return load_sharded(config, say)
     files: dict[str, str] = {}
     parts: dict[str, list[str]] = {}
     dropped = set_apart = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import fnmatch
 import gzip
 import io
@@ -218,9 +219,10 @@ def damage_told(path: Path) -> Iterator[None]:
         said = re.sub(r"[^ -~]+", " ", str(error))[:200]
         raise DataError(path, f"the archive is corrupt ({said})", "Download it again") from None
     except OSError as error:
-        if error.errno is not None:
+        if error.errno not in (None, errno.EINVAL):
             raise
-        raise DataError(path, f"the archive is corrupt ({error})", "Download it again") from None  # bz2's word for it
+        # bz2's word for it; or a zip file that names a place before its beginning
+        raise DataError(path, f"the archive is corrupt ({error})", "Download it again") from None
     except (RuntimeError, NotImplementedError) as error:  # a password, or an unknown way of packing
         said = re.sub(r"[^ -~]+", " ", str(error))[:200]
         raise DataError(

@@ -38,6 +38,10 @@ class MovingAverage:
         finally:
             self._copy(trained)
 
+    def put(self) -> None:
+        """The model with the averaged weights, for good."""
+        self._copy(self.average)
+
     @torch.no_grad()
     def _copy(self, weights: dict[str, Tensor]) -> None:
         for name, p in self.parameters.items():

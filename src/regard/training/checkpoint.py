@@ -25,6 +25,7 @@ from regard.core.files import (
     write_json,
 )
 from regard.tasks.folder import BEST, OPTIMIZER, STATE, WEIGHTS
+from regard.training.distributed.shard_files import load_shards, shard_names
 
 AVERAGE = "average.safetensors"
 CARRIED = "carried.safetensors"  # the state of a language model that goes on into the next batch
@@ -83,6 +84,30 @@ class Checkpoints:
                     save_tensors(folder / name, tensors)
             write_json(folder / STATE, {"format": 1, "step": step, **state})
 
+        self.put(step, fill)
+
+    def save_divided(
+        self,
+        step: int,
+        *,
+        weights: Mapping[str, Tensor],
+        carried: Mapping[str, Tensor] | None,
+        state: Mapping[str, Any],
+        shards: Callable[[Path], None],
+    ) -> None:
+        """A checkpoint of which every worker writes a part: `shards` returns when all have."""
+
+        def fill(folder: Path) -> None:
+            save_tensors(folder / WEIGHTS, weights)
+            if carried is not None:
+                save_tensors(folder / CARRIED, carried)
+            write_json(folder / STATE, {"format": 1, "step": step, **state})
+            shards(folder)
+
+        self.put(step, fill)
+
+    def put(self, step: int, fill: Callable[[Path], None]) -> None:
+        """Makes the checkpoint of a step appear, and removes old ones."""
         write_folder(self.path(step), fill)
         self.damaged.discard(step)
         whole = [s for s in self.steps() if s not in self.damaged]
@@ -118,8 +143,9 @@ class Checkpoints:
         check_place(self.folder)
         check_place(folder)
         more = [name for name in (AVERAGE, CARRIED) if (folder / name).exists()]
-        check_manifest(folder, [WEIGHTS, OPTIMIZER, STATE, *more])
-        for name in (WEIGHTS, OPTIMIZER, *more):  # a manifest may agree with a file that no one can read
+        more += shard_names(folder) or [OPTIMIZER]
+        check_manifest(folder, [WEIGHTS, STATE, *more])
+        for name in (WEIGHTS, *more):  # a manifest may agree with a file that no one can read
             check_tensors(folder / name)
 
     def newest(self, complain: Callable[[str], None]) -> int | None:
@@ -145,5 +171,10 @@ class Checkpoints:
         average, carried = (
             load_tensors(folder / name) if (folder / name).exists() else None for name in (AVERAGE, CARRIED)
         )
-        weights, optimizer = load_tensors(folder / WEIGHTS), load_tensors(folder / OPTIMIZER)
+        weights = load_tensors(folder / WEIGHTS)
+        if shards := shard_names(folder):
+            whole = load_shards(folder, shards)
+            optimizer, average = whole.get("optimizer", {}), whole.get("average")
+        else:
+            optimizer = load_tensors(folder / OPTIMIZER)
         return Loaded(weights, optimizer, average, carried, read_json(folder / STATE))

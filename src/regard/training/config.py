@@ -70,6 +70,9 @@ class TrainConfig:
     graphs: bool = True  # on CUDA, record each shape of batch once and replay it
     threads: int = 0  # of the CPU; 0: torch's choice. Part of what makes a run repeatable
     workers: int = 1  # threads that prepare batches; their number does not change the result
+    shard: bool = (
+        False  # under torchrun: each process holds a part of weights and optimizer, for models that outgrow one GPU
+    )
 
     def __post_init__(self) -> None:
         at_least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "max_tokens": 1, "seed": 0, "save_every": 1,

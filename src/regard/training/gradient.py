@@ -70,13 +70,17 @@ class Gradients:
         lowered: Lowered | None = None,
         finish: Callable[[Tensor], Tensor] | None = None,
         regions: CompiledRegions | None = None,
+        within: Callable[[Callable[[], tuple[Tensor, ...]]], tuple[Tensor, ...]] | None = None,
         recorder: Callable[..., Recorded] = Recorded,
     ):
         """`lowered` does the work in the place of the model. `finish` takes the step (gives the gradient's norm) inside recordings.
 
+        `within` calls what uses the model's weights, where they are not always there.
+
         With `compile`, the model's repeated layers are compiled (`regions`, if not as usual), or else all of its forward pass.
         """
         self.lowered, self.finish, self.recorder = lowered, finish, recorder
+        self.within = within or (lambda work: work())
         self.trained = list(model.parameters())
         self.model: Any = lowered.model if lowered is not None else model
         self.autocast, self.smoothing = autocast if lowered is None else nullcontext, smoothing
@@ -192,7 +196,9 @@ class Gradients:
         if times > 1:
             tokens, keep, target_in, target_out = (t.repeat(times, 1) for t in (tokens, keep, target_in, target_out))
         after = None
-        with self.autocast(), self.regions():
+
+        def read() -> tuple[Tensor, ...]:
+            nonlocal after
             if self.advance is None:
                 forced = self.forward(kind(tokens, keep), target_in)
             else:
@@ -200,16 +206,22 @@ class Gradients:
                 hidden, after = self.advance(target_in[:, None], memory, self.carried.at_hand(rows, place))
                 forced = Forced(hidden[:, 0], {})
             sums = self.model.output.loss(forced.hidden, target_out, self.smoothing, self.consistency)
-        loss = sums.loss * (scale / times)
-        if forced.losses and place != WHOLE:
-            what = "it does not fit into memory, and cannot be cut: the model has a loss that is a mean over the batch"
-            raise TrainingError(f"a batch of {rows} rows", what, "Lower train.batch_tokens")
-        for extra in forced.losses.values():
+            if forced.losses and place != WHOLE:
+                what = (
+                    "it does not fit into memory, and cannot be cut: the model has a loss that is a mean over the batch"
+                )
+                raise TrainingError(f"a batch of {rows} rows", what, "Lower train.batch_tokens")
+            return sums.loss, sums.nll, *forced.losses.values()
+
+        with self.autocast(), self.regions():
+            smoothed, nll, *extras = self.within(read)
+        loss = smoothed * (scale / times)
+        for extra in extras:
             loss = loss + extra * auxiliary
         loss.backward()
         if after is not None:
             self.carried.put(after, place)
-        return Computed(loss.detach(), sums.loss.detach() / times, sums.nll.detach() / times)
+        return Computed(loss.detach(), smoothed.detach() / times, nll.detach() / times)
 
     def _capture(self, batch: Batch, scale: float, auxiliary: float) -> _Recording:
         inputs = [t.clone() for t in (*batch.source, batch.target_in, batch.target_out)]

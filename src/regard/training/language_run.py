@@ -38,8 +38,9 @@ from regard.training.run_parts import (
     set_threads,
     write_scores,
 )
+from regard.training.sharded_text import ShardedText
 from regard.training.text_sizes import choose_text_sizes
-from regard.training.texts import LanguageText
+from regard.training.texts import LanguageText, TrainingText
 from regard.training.validation import Measure
 
 
@@ -53,17 +54,23 @@ def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
     tokenizers = kept_tokenizers(folder, lambda: _tokenizers(config, corpus, request.get("start_from"), report))
     model = cast(LanguageModel, first_model(folder, config, tokenizers, request.get("start_from"), report))
     stream = TokenStream.from_documents(corpus.train, tokenizers.target)
-    text = LanguageText(stream, model, config.train)
+    if corpus.shards:
+        text: TrainingText = ShardedText(corpus.shards, tokenizers.target, model, config.train)
+    else:
+        text = LanguageText(stream, model, config.train)
     if not (folder / MANIFEST).exists():
         size = tokenizers.target.size
         vocabulary = {"source": size, "target": size, "shared": True}
         plain = configuration.to_plain(config)
-        facts = {"vocabulary": vocabulary, **_unseen(stream, size, request.get("start_from"))}
+        facts: dict[str, Any] = {"vocabulary": vocabulary}
+        if not corpus.shards:
+            facts |= _unseen(stream, size, request.get("start_from"))
         write_json(folder / CONFIG, {"format": FORMAT, "resolved": True, **plain, **facts})
         write_manifest(folder, [CONFIG, DATA, *tokenizer_names(folder)])  # from now on, these are checked
     device = choose_device(config.train.device)
+    whole = f"{len(corpus.shards):,} shards, of which a sample has " if corpus.shards else ""
     report.say(
-        f"{len(stream):,} training tokens of {len(corpus.train):,} documents, {len(corpus.valid):,} for validation, "
+        f"{whole}{len(stream):,} training tokens of {len(corpus.train):,} documents, {len(corpus.valid):,} for validation, "
         f"{len(corpus.test):,} for testing; {config.model.name} with {model.parameters_count():,} parameters on {device}"
     )
     text_model = TextModel(model, tokenizers, config.search, device=device, config=configuration.to_plain(config))
@@ -77,6 +84,8 @@ def run_language(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
         report,
     )
     counts = {"documents": len(corpus.train), "training_tokens": len(stream)}
+    if corpus.shards:
+        counts = {"shards": len(corpus.shards)}
     return go_through(folder, request, trainer, lambda: _test(folder, corpus, text_model, report), counts)
 
 

@@ -60,7 +60,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     rows = []
     if path.exists():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            with contextlib.suppress(json.JSONDecodeError):
+            with contextlib.suppress(ValueError, RecursionError):  # not JSON, or a number or a depth beyond all sense
                 row = json.loads(line)
                 if isinstance(row, dict):
                     rows.append(row)

@@ -12,7 +12,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from regard.training.background_saves import BackgroundSaves
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
 from regard.training.distributed.gradient_sums import GradientSums
+from regard.training.distributed.sharding import Sharded
 from regard.training.distributed.team import Several, current_team
 from regard.training.gradient import Gradients
 from regard.training.log import MetricsLog, NoLog
@@ -90,10 +91,12 @@ class Trainer:
         team.meet()
         self.model, self.text, self.validation = model.to(device), text, validation
         self.on_cuda = device.type == "cuda"
-        record = self.on_cuda and config.graphs and config.accumulate == 1
-        self.optimizer = optimizer or Optimizer(model, config, device, record and not team.several)
+        self.sharded = self._divide(model) if config.shard and optimizer is None else None
+        trained: Any = model if self.sharded is None else self.sharded.own
+        record = self.on_cuda and config.graphs and config.accumulate == 1 and self.sharded is None
+        self.optimizer = optimizer or Optimizer(trained, config, device, record and not team.several)
         self.whole = record and optimizer is None and self.optimizer.recordable  # a recording takes the step, too
-        self.average = MovingAverage(model, config.ema) if config.ema else None
+        self.average = MovingAverage(trained, config.ema) if config.ema else None
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep=config.average, every=config.save_every)
         self.saves = BackgroundSaves(self.checkpoints)
         self.progress = Progress()
@@ -110,17 +113,29 @@ class Trainer:
             config.label_smoothing,
             config.consistency,
             record,
-            compile_pays(config, model, device),
+            self.sharded is None and compile_pays(config, model, device),
             lowered=self.lowered,
             finish=self._finish if self.whole else None,
+            within=None if self.sharded is None else self.sharded.whole,
         )
         self._told_of_splitting = False
         self._resume()
         self.skipped = SkippedBatches(self.optimizer, report)
-        team.give_weights(model)
-        self.sums = GradientSums(team, model.named_parameters()) if isinstance(team, Several) else None
+        self.sums: Callable[[list[Tensor]], list[Tensor]] | None = None
+        if self.sharded is not None:
+            self.optimizer.norm, self.sums = self.sharded.norm, self.sharded.take_gradients
+        elif isinstance(team, Several):
+            team.give_weights(model)
+            self.sums = GradientSums(team, model.named_parameters())
         if self.lowered is not None:
             self.lowered.refresh()
+
+    def _divide(self, model: Writer) -> Sharded | None:
+        """The model in parts, where there are several workers to hold them."""
+        if not isinstance(self.team, Several):
+            return None
+        self.team.give_weights(model)
+        return Sharded(self.team, model, self.config, self.device)
 
     def _resume(self) -> None:
         newest = self.team.tell(self.checkpoints.newest(self.report.warn) if self.team.leads else None)
@@ -128,7 +143,12 @@ class Trainer:
             return
         weights, optimizer, average, carried, state = self.checkpoints.load(newest)
         where = self.checkpoints.path(newest)
-        put_weights(self.model, weights, where)
+        if self.sharded is not None:
+            self.sharded.put(weights, where)
+            optimizer = self.sharded.own_state(optimizer)
+            average = None if average is None else self.sharded.own_state(average)
+        else:
+            put_weights(self.model, weights, where)
         self.optimizer.load(optimizer, str(where))
         if self.average is not None and average is not None:
             for name, tensor in self.average.average.items():
@@ -304,7 +324,7 @@ class Trainer:
             return
         progress = self.progress
         self._busy += self._tick()
-        with self.average.applied() if self.average is not None else contextlib.nullcontext():
+        with self._averaged(), self._opened():
             self.model.eval()
             with self.autocast():
                 values = self.team.tell(self.validation.measure(self.model, self.device))
@@ -324,6 +344,13 @@ class Trainer:
             f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}"
         )
 
+    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+        return self.average.applied() if self.average is not None else contextlib.nullcontext()
+
+    def _opened(self) -> contextlib.AbstractContextManager[None]:
+        """While all of the model's weights are here."""
+        return self.sharded.opened() if self.sharded is not None else contextlib.nullcontext()
+
     def _patience_is_out(self) -> bool:
         return bool(self.config.patience) and self.progress.worse >= self.config.patience
 
@@ -334,25 +361,39 @@ class Trainer:
         log.sync()  # whoever goes on from here does not write these lines again
         self._read_sums()
         self._busy += self._tick()
-        self.team.check_same(self.model, self.progress.step)
+        if self.sharded is None:
+            self.team.check_same(self.model, self.progress.step)
         carried = self.team.rows(self.gradients.carried.tensors())
         facts = {"threads": torch.get_num_threads(), "torch": torch.__version__}
         if self.team.several:
             facts["workers"] = self.team.size
-        if self.team.leads:
+        if self.sharded is not None:
+            self.saves.settle()
+            state = {"progress": vars(self.progress), **facts}
+            self.sharded.save(
+                self.checkpoints, self.progress.step, self.optimizer.tensors(), self._averages(), carried, state
+            )
+        elif self.team.leads:
             self.saves.save(
                 self.progress.step,
                 weights=weights_of(self.model),
                 optimizer=self.optimizer.tensors(),
-                average=self.average.average if self.average is not None else None,
+                average=self._averages(),
                 carried=carried,
                 state={"progress": vars(self.progress), **facts},
             )
         self.saved_step = self.progress.step
         self._tick()  # saving takes time, but not from tokens per second
 
+    def _averages(self) -> dict[str, Tensor] | None:
+        return self.average.average if self.average is not None else None
+
     def _final_weights(self) -> None:
         """Puts into the model what the run ends with: an average of checkpoints, the best, or the last weights."""
+        if self.sharded is not None:
+            if self.average is not None:
+                self.average.put()
+            self.sharded.open()
         if self.team.leads:
             self._put_final_weights()
         self.team.give_weights(self.model)
@@ -363,7 +404,7 @@ class Trainer:
             put_weights(self.model, mean_of(self._last_weights()), self.folder)
         elif (best := self._best_weights()) is not None:
             put_weights(self.model, best, self.folder)
-        elif self.average is not None:
+        elif self.average is not None and self.sharded is None:
             put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
 
     def _last_weights(self) -> Iterator[dict[str, Tensor]]:

@@ -15,6 +15,7 @@ from regard.core.files import MANIFEST, write_json, write_manifest
 from regard.data.documents import TextCorpus, load_text
 from regard.data.masking import Masking, stream_for_rows
 from regard.data.sentence_stream import SentenceStream, documents_are_lines
+from regard.data.sharded_text import refuse_shards
 from regard.data.tokenizers import TokenizerPair
 from regard.data.wordpiece import MASK
 from regard.evaluation.masked import MaskedScore, learns_next_sentence, score_masked
@@ -46,6 +47,7 @@ def run_masked(folder: Path, request: dict[str, Any], saved: dict[str, Any], rep
     """Goes on with a run from wherever it is. `saved` is its configuration so far."""
     start_from = request.get("start_from")
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
+    refuse_shards(corpus, "masked models")
     config = resolved(saved, request, lambda values: _sizes(corpus, values, start_from is not None), report)
     check_masked_settings(config, len(corpus.valid))
     set_threads(folder, config)

@@ -24,6 +24,7 @@ class Optimizer:
 
     def __init__(self, model: nn.Module, config: TrainConfig, device: torch.device, record: bool = False):
         """With `record`, all that changes from step to step is in tensors, where the kind of optimizer allows: see `recordable`."""
+        self.norm: Callable[[list[Tensor]], Tensor] = torch.nn.utils.get_total_norm  # of all gradients
         self.config, self.device = config, device
         self.recordable = record and config.optimizer in ("adam", "adamw")
         self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
@@ -67,7 +68,7 @@ class Optimizer:
     def apply(self, loss: Tensor) -> Tensor:
         """A prepared step: gives the norm of the gradient. Where the optimizer is `recordable`, the host decides nothing in it."""
         gradients = [p.grad for p in self.named.values() if p.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        norm = self.norm(gradients)
         bad = ~torch.isfinite(norm + loss.detach())
         if self.config.clip:
             scale = (self.config.clip / (norm + 1e-6)).clamp(max=1.0)

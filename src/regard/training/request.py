@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
-from regard.data.addresses import DATASETS, is_path
+from regard.data.addresses import DATASETS, SHARDS, is_path
 from regard.data.prepared import from_home
 from regard.models.base import MODELS, Capability
 from regard.tasks.folder import CONFIG, read_config
@@ -178,7 +178,7 @@ def _anchor(values: Mapping[str, Any]) -> None:
     ]
     for section in (data, *data.get("corpora", ())):
         for key, value in section.items():
-            if isinstance(value, str) and value.startswith(DATASETS):
+            if isinstance(value, str) and value.startswith((DATASETS, SHARDS)):
                 section[key] = _absolute(value)
     if any(is_path(path) and _absolute(path) != path for path in paths):
         data["folder"] = str(from_home(data.get("folder", "")).absolute())
@@ -194,6 +194,8 @@ def _absolute(path: str) -> str:
     """A path from the root; other addresses (bundled:NAME, hf:NAME, - for standard input) as they are."""
     if is_path(path):
         return str(from_home(path).absolute())
+    if path.startswith(SHARDS):
+        return SHARDS + str(from_home(path.removeprefix(SHARDS)).absolute())
     if path.startswith(DATASETS):  # a folder, perhaps with a split behind it
         place, colon, split = path.removeprefix(DATASETS).partition(":")
         if from_home(place).is_dir():

@@ -68,7 +68,7 @@ def train(
     files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}
     with joined() as team:
         if not team.leads or (
-            team.attempt and _was_asked(Path(out), command)
+            team.again and _was_asked(Path(out), command)
         ):  # the leader has made, or had made, the folder
             return _go(Path(out), report)
         with _telling(team):

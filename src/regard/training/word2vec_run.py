@@ -15,6 +15,7 @@ from regard.core.errors import ConfigError, DataError
 from regard.core.files import MANIFEST, write_json, write_manifest
 from regard.data.augment import AugmentConfig
 from regard.data.documents import TextCorpus, load_text
+from regard.data.sharded_text import refuse_shards
 from regard.data.tokenizers import TokenizerPair
 from regard.evaluation.metrics import Score
 from regard.models.base import Writer
@@ -63,6 +64,7 @@ def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], r
         raise ConfigError("torchrun", what, "Use one process with train.threads, which share the tables")
     start_from = request.get("start_from")
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
+    refuse_shards(corpus, "word vectors")
     config = resolved(saved, request, lambda values: _sizes(corpus, values, fine_tuning=start_from is not None), report)
     check_word2vec_settings(config, bool(corpus.valid))
     set_threads(folder, config)

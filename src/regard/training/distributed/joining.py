@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import timedelta
 
 import torch
@@ -12,26 +12,11 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from regard.core.errors import ConfigError
+from regard.core.launcher import launched, number
 from regard.training.distributed.team import Several, Team, as_member, current_team
 
 TIMEOUT = "REGARD_WORKER_TIMEOUT"  # seconds that workers wait for each other
-USUAL_TIMEOUT = 1800.0
-
-
-def number(name: str, default: int, environment: Mapping[str, str] | None = None) -> int:
-    """A whole number of the environment."""
-    text = (os.environ if environment is None else environment).get(name, "")
-    if not text:
-        return default
-    if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise ConfigError(f"variable {name}", f"{text!r} is not a whole number", "Leave it to torchrun")
-    return int(text)
-
-
-def is_launched() -> bool:
-    """Whether a launcher has made this process one of several."""
-    return number("WORLD_SIZE", 1) > 1 and "RANK" in os.environ
+USUAL_TIMEOUT = 1800
 
 
 @contextlib.contextmanager
@@ -40,27 +25,21 @@ def joined() -> Iterator[Team]:
     if current_team().several:
         yield current_team()
         return
-    attempt = number("TORCHELASTIC_RESTART_COUNT", 0)
-    if not is_launched():
+    this = launched()
+    if this.size == 1:
         alone = Team()
-        alone.attempt = attempt
+        alone.again = this.again
         with as_member(alone):
             yield alone
         return
-    seconds = float(number(TIMEOUT, int(USUAL_TIMEOUT)))
-    local, locally = number("LOCAL_RANK", 0), number("LOCAL_WORLD_SIZE", 1)
-    backend = backend_for(locally)
     if torch.cuda.is_available():
-        torch.cuda.set_device(local % torch.cuda.device_count())
-    store, rank, size = next(iter(rendezvous("env://", timeout=timedelta(seconds=seconds))))
-    dist.init_process_group(
-        backend,
-        store=PrefixStore(f"groups-{attempt}", store),
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=seconds),
-    )
-    team = Several(rank, size, PrefixStore(f"regard-{attempt}", store), attempt, seconds)
+        torch.cuda.set_device(this.local_rank % torch.cuda.device_count())
+    waiting = timedelta(seconds=number(TIMEOUT, USUAL_TIMEOUT, os.environ))
+    store, rank, size = next(iter(rendezvous("env://", timeout=waiting)))
+    store = PrefixStore(f"regard-{this.attempt}", store)  # what the last attempt has left there is not for this one
+    groups = PrefixStore("groups", store)
+    dist.init_process_group(backend_for(this.local_size), store=groups, rank=rank, world_size=size, timeout=waiting)
+    team = Several(rank, size, store, this.again)
     seconds = 2.0  # for the others to hear that something went wrong
     try:
         with as_member(team):

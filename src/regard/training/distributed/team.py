@@ -31,7 +31,7 @@ class Team:
     """One process by itself, which agrees with itself at once."""
 
     rank, size = 0, 1
-    attempt = 0  # how often the launcher has started the team anew
+    again = False  # whether the launcher may have given the same command before
 
     @property
     def leads(self) -> bool:
@@ -98,10 +98,9 @@ class Team:
 class Several(Team):
     """One of several processes, which all call the same methods in the same order."""
 
-    def __init__(self, rank: int, size: int, store: Any, attempt: int = 0, timeout: float = 1800.0):
-        self.rank, self.size, self.attempt = rank, size, attempt
-        self._store, self._timeout = store, timeout
-        self._meetings = 0
+    def __init__(self, rank: int, size: int, store: Any, again: bool = False):
+        self.rank, self.size, self.again = rank, size, again
+        self._store, self._meetings = store, 0
 
     def let_others_begin(self) -> None:
         if self.leads:
@@ -110,7 +109,7 @@ class Several(Team):
     def await_leader(self) -> bool:
         """It may be reading a large text, so there is no limit; the launcher ends who waits for a leader that is gone."""
         with self._others():
-            said = self._poll("leader", None)
+            said = self._poll("leader")
         if said == "failed":
             raise TrainingError(f"worker {self.rank}", "the first worker could not begin", "See what it says")
         return said == "ready"
@@ -133,14 +132,11 @@ class Several(Team):
         with self._others():
             if self._store.add(f"{name}-there", 1) == self.size:
                 self._store.set(name, "all")
-            self._poll(name, None)
+            self._poll(name)
 
-    def _poll(self, key: str, seconds: float | None) -> str:
+    def _poll(self, key: str) -> str:
         """Looks again and again rather than waiting inside of torch, where no signal is heard."""
-        until = None if seconds is None else time.monotonic() + seconds
         while not self._store.check([key]):
-            if until is not None and time.monotonic() > until:
-                raise RuntimeError(f"no answer within {seconds:.0f} seconds")
             time.sleep(GLANCE_SECONDS)
         return self._store.get(key).decode()
 
