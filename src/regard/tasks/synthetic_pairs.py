@@ -20,7 +20,6 @@ from regard.tasks.lines import Translation
 from regard.tasks.translation import Translator
 
 Kind = Literal["back", "distil"]
-CHRF_ORDERS = {"char_order": 6, "word_order": 0}
 
 
 def make_pairs(
@@ -56,5 +55,5 @@ def make_pairs(
 def _closest(many: Sequence[Translation], reference: str) -> Translation:
     from sacrebleu.metrics.chrf import CHRF
 
-    metric = CHRF(**CHRF_ORDERS)
+    metric = CHRF()
     return max(many, key=lambda one: metric.sentence_score(one.text, [reference]).score)  # the first of equal ones
