@@ -48,6 +48,6 @@ def alternatives(
         score = torch_only.score([text], [prefix])[0]
         value = score.log_prob / settings.length_divisor(len(score.token_log_probs))
         pieces = translator.tokenizers.source.pieces(sentence.ids)
-        own = [score.log_prob, score.tokens, score.token_log_probs]
-        found.insert(chosen.index(EOS), Translation(prefix, float(value), *own, pieces, True))
+        ended = Translation(prefix, float(value), score.log_prob, score.tokens, score.token_log_probs, pieces, True)
+        found.insert(chosen.index(EOS), ended)
     return found

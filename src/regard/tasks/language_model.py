@@ -419,8 +419,8 @@ class TextModel:
                 results[row] = PairScore(total, self.tokenizer.pieces(ids[row]), each)
         for row, tokens in enumerate(ids):
             if results[row] is None:
-                windows = {"context": self.context, "stride": max(1, self.context // 2)}
-                parts = stream_scores(self.model, np.array([*tokens, EOS]), self.device, **windows)
+                text, stride = np.array([*tokens, EOS]), max(1, self.context // 2)
+                parts = stream_scores(self.model, text, self.device, context=self.context, stride=stride)
                 each = np.concatenate(list(parts)).tolist()
                 results[row] = PairScore(math.fsum(each), self.tokenizer.pieces(tokens), each)
         return [result for result in results if result is not None]
