@@ -9,8 +9,8 @@ import shutil
 
 import pytest
 import torch
-from faults import Faults
 
+from faults import Faults
 from regard.core.errors import CheckpointError
 from regard.training.checkpoint import Checkpoints
 

@@ -4,8 +4,8 @@ import errno
 import os
 
 import pytest
-from faults import CHANGES, Faults
 
+from faults import CHANGES, Faults
 from regard.core.errors import CheckpointError, ConfigError
 from regard.core.files import sha256_of
 from regard.training.progress import Reporter
