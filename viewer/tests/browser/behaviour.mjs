@@ -127,7 +127,7 @@ export function behaviour(place) {
     await page.keyboard.press("ArrowLeft");
     await page.keyboard.press("ArrowLeft");
     assert.match(page.url(), /node=/);
-    assert.equal(await page.locator('section[aria-label="From here"] td').count(), 0);
+    await page.waitForFunction(() => !document.querySelector('section[aria-label="From here"] td'));
     assert.deepEqual(seen.errors, []);
     await context.close();
   });
@@ -197,6 +197,7 @@ export function behaviour(place) {
       const kinds = new Set();
       for (const button of await page.locator("main .exports button", { hasText: /^(PNG|SVG|CSV|JSON)$/ }).all()) {
         const kind = await button.innerText();
+        await page.waitForTimeout(120); // chromium drops the eleventh download of a second
         const [download] = await Promise.all([page.waitForEvent("download"), button.click()]);
         const chunks = [];
         for await (const chunk of await download.createReadStream()) chunks.push(chunk);
