@@ -545,4 +545,4 @@ def test_the_commands(folder, tmp_path, command):
     done = command("import", folder, "--out", tmp_path / "other")
     assert done.code != 0
     assert "model_type='roberta' is not known" in done.err
-    assert "no such folder" in command("import", tmp_path / "none", "--out", tmp_path / "other").err
+    assert "no such file or folder" in command("import", tmp_path / "none", "--out", tmp_path / "other").err

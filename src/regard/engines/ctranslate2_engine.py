@@ -70,7 +70,7 @@ class CTranslate2Engine:
     ):
         import ctranslate2
 
-        from regard.engines.ctranslate2_reading import arrays_of  # NumPy, as the line above
+        from regard.engines.ctranslate2_reading import arrays_of  # NumPy
 
         self.compute, self.longest = compute, longest
         self.source_limit = self.target_limit = limit  # that of learned positions
