@@ -146,7 +146,7 @@ class BeamSearch:
     def _choose(self, work: BeamWork, scores: Scores, seen: Float[Tensor, "B K S"] | None) -> Chosen:
         """What ends, and what goes on."""
         k = self.width
-        ranked = self._rank(scores, work.live.total.masked_fill(work.done[:, None], NONE))
+        ranked = self._rank(work, scores, work.live.total.masked_fill(work.done[:, None], NONE))
         if self.watch is not None:
             self.watch(ranked, seen)
         total, parents, tokens, own = ranked
@@ -159,7 +159,7 @@ class BeamSearch:
         total = total.masked_fill(ends, NONE)
         return Chosen(pool, ended, broken, Ranked(*(part.gather(1, going) for part in (total, parents, tokens, own))))
 
-    def _rank(self, scores: Scores, total: Tensor) -> Ranked:
+    def _rank(self, work: BeamWork, scores: Scores, total: Tensor) -> Ranked:
         own, tokens = scores.largest(self.candidates)  # no hypothesis can give more than are wanted in all
         vocabulary = scores.values.shape[-1]
         code = torch.add(tokens, self.slots[:, None], alpha=vocabulary)
@@ -191,8 +191,8 @@ class BeamSearch:
             full &= reachable(self.config, likeliest - work.base, work.limit - work.given) <= worst
         return full | (work.at >= work.limit) | (likeliest == NONE)
 
-    def collect(self, work: BeamWork) -> list[list[Hypothesis]]:
-        """The n-best lists of sentences that are done (`work` on the CPU)."""
+    def collect(self, work: BeamWork, most: int | None = None) -> list[list[Hypothesis]]:
+        """The n-best lists of sentences that are done (`work` on the CPU), of at most `most` (None: `nbest`)."""
         pool, live = work.pool, work.live
         cut = normalised(self.config, live.total - work.base[:, None], (work.at - work.given)[:, None])
         cut = cut + coverage_penalty(self.config, live.covered, work.keep)
@@ -201,7 +201,7 @@ class BeamSearch:
         score = torch.cat([pool.score, cut], 1)
         end = torch.cat([pool.end, _code(work.at[:, None], order)], 1)
         finished = torch.arange(score.shape[1]) < self.width
-        chosen = (score == NONE).byte().sort(dim=1, stable=True).indices[:, : self.config.nbest]
+        chosen = (score == NONE).byte().sort(dim=1, stable=True).indices[:, : most or self.config.nbest]
         score, end, finished = score.gather(1, chosen), end.gather(1, chosen), finished[chosen]
         last = pool.last.gather(1, chosen.clamp(max=self.width - 1))
         length, slot = end // MAX_HYPOTHESES, end % MAX_HYPOTHESES

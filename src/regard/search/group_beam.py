@@ -76,16 +76,11 @@ class GroupBeam(BeamSearch):
         worst = pool.score.amin(1, keepdim=True).expand_as(pool.score)
         return super()._stops(work, dataclasses.replace(pool, score=worst), likeliest)
 
-    def collect(self, work: BeamWork) -> list[list[Hypothesis]]:
+    def collect(self, work: BeamWork, most: int | None = None) -> list[list[Hypothesis]]:
         score, order = work.pool.score.sort(dim=1, descending=True, stable=True)
         pool = Pool(score, work.pool.end.gather(1, order), work.pool.last.gather(1, order))
-        every = dataclasses.replace(self.config, nbest=self.config.beam)
-        wanted, self.config = self.config.nbest, every
-        try:
-            lists = super().collect(dataclasses.replace(work, pool=pool))
-        finally:
-            self.config = dataclasses.replace(every, nbest=wanted)
-        return [_once(many)[:wanted] for many in lists]
+        lists = super().collect(dataclasses.replace(work, pool=pool), self.width)
+        return [_once(many)[: most or self.config.nbest] for many in lists]
 
 
 def _once(many: list[Hypothesis]) -> list[Hypothesis]:

@@ -11,7 +11,6 @@ Because only one bank can end, a sentence is done when its pool has that bank's 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,7 +37,6 @@ class TermBeam(BeamSearch):
     def __init__(self, config: SearchConfig, device: torch.device, most: int, letters: Letters | None):
         super().__init__(config, device, most)
         self.letters = None if letters is None else Letters(*(mask.to(device) for mask in letters))
-        self._work: Any = None
 
     def begin(self, work: Work, table: TermTable) -> TermWork:  # type: ignore[override]
         begun = super().begin(work)
@@ -54,9 +52,7 @@ class TermBeam(BeamSearch):
         if work.forced.shape[1]:
             free = forced_at(work.forced, work.at)[:, 0] < 0
         forbid(scores.values, work.table, work.terms, free, self.letters)
-        self._work = work
         new, parents = super().extend(work, scores, seen)
-        self._work = None
         margin = new.live.tokens.shape[-1] - new.live.log_probs.shape[-1]
         place = (work.at + margin)[:, None, None].expand(*before.shape, 1)
         tokens = new.live.tokens.gather(2, place)[..., 0]
@@ -71,9 +67,9 @@ class TermBeam(BeamSearch):
         margin = live.tokens.shape[-1] - live.log_probs.shape[-1]
         return live.tokens.gather(2, (work.at + margin - 1)[:, None, None].expand(*live.total.shape, 1))[..., 0]
 
-    def _rank(self, scores: Scores, total: Tensor) -> Ranked:
-        work: TermWork = self._work
-        plain = super()._rank(scores, total)
+    def _rank(self, work: BeamWork, scores: Scores, total: Tensor) -> Ranked:
+        assert isinstance(work, TermWork)
+        plain = super()._rank(work, scores, total)
         values, before = scores.values, self._last(work)
         # tokens with which a missing term begins or goes on, and the best token of each hypothesis
         following = work.table.following(work.terms)
@@ -124,13 +120,13 @@ class TermBeam(BeamSearch):
         full = (pool.score > NONE).sum(1) >= share
         return super()._stops(work, pool, likeliest) | (full & (work.table.wanted() > 0))
 
-    def collect(self, work: BeamWork) -> list[list[Hypothesis]]:
+    def collect(self, work: BeamWork, most: int | None = None) -> list[list[Hypothesis]]:
         """As of any beam search; of texts that were cut, those with the most terms."""
         assert isinstance(work, TermWork)
         has = (work.terms.met[..., None] & work.table.group[:, None]).any(2).sum(-1)
         has = has.where(work.live.total > NONE, -1)
         live = dataclasses.replace(work.live, total=work.live.total.masked_fill(has < has.amax(1, keepdim=True), NONE))
-        return super().collect(dataclasses.replace(work, live=live))
+        return super().collect(dataclasses.replace(work, live=live), most)
 
 
 def _turns(bank: Int[Tensor, "B C"], alive: Bool[Tensor, "B C"]) -> Int[Tensor, "B C"]:

@@ -55,7 +55,7 @@ class Calibration:
     measured: dict[str, Any] = dataclasses.field(default_factory=dict)  # how reliable, before and after
 
     def of_token(self, log_prob: float) -> float:
-        return _sigmoid(self.token[0] * _logit(log_prob) + self.token[1])
+        return _sigmoid(self.token[0] * logit(log_prob) + self.token[1])
 
     def of_sentence(self, log_probs: Sequence[float]) -> float:
         first, mean, low = self.sentence
@@ -115,11 +115,7 @@ def fit(rows: Sequence[Sequence[float]], truths: Sequence[float]) -> list[float]
     return [float(value) for value in w]
 
 
-def logit_of(log_prob: float) -> float:
-    return _logit(log_prob)
-
-
-def _logit(log_prob: float) -> float:
+def logit(log_prob: float) -> float:
     p = min(1 - LEAST, max(LEAST, math.exp(min(0.0, log_prob))))
     return math.log(p / (1 - p))
 
