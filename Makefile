@@ -1,7 +1,7 @@
 # What a developer runs. Every install is pinned by constraints.txt.
 PYTHON ?= python3
 
-.PHONY: install test lint docs soak audit viewer
+.PHONY: install test lint docs release soak audit viewer
 install:
 	$(PYTHON) -m pip install -c constraints.txt -e ".[dev]"
 
@@ -18,9 +18,17 @@ docs:
 	OMP_NUM_THREADS=1 $(PYTHON) docs/make_road.py
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 
-# Thousands of faults (kills, cuts of power, damaged files, fuzzing), where the tests take a seeded sample: hours on two cores.
+# The wheel and the source archive, in dist/; then what is in them, and whether the wheel works where only it is installed, on every
+# Python that is here (docs/releasing.md). Needs the extra `release`, and an index of packages.
+release:
+	rm -rf dist build/lib build/bdist.*
+	$(PYTHON) -m build --outdir dist
+	$(PYTHON) tools/wheel_content.py dist
+	$(PYTHON) tools/try_wheel.py dist
+
+# Thousands of faults (kills, cuts of power, damaged files, fuzzing), where the tests take a seeded sample: half an hour on 16 cores, hours on two.
 soak:
-	REGARD_SOAK=500 $(PYTHON) -m pytest -n 0 -s tests/faults tests/system/test_kill.py tests/system/test_several_workers.py tests/system/test_torchrun.py
+	$(PYTHON) tools/soak.py
 	$(PYTHON) benchmarks/damaged_corpora.py
 
 # What is installed, as a bill of materials, and whether any of it has a known vulnerability. The latter needs a network, or

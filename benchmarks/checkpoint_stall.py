@@ -3,8 +3,8 @@
     python benchmarks/checkpoint_stall.py                       # a small Transformer on the CPU
     python benchmarks/checkpoint_stall.py --device cuda --big   # the base Transformer on a GPU
 
-Three kinds of run of equally many steps take turns: without checkpoints, with them in the background, and waiting. What a
-checkpoint costs is the difference to the run without, for each checkpoint; its part of the time is that of the default interval.
+Three kinds of run of equally many steps take turns: without checkpoints, with them in the background, and waiting. What they
+cost is the difference to the run without, for each interval, in which there are two; its part of the time is that of the default.
 By the clock, other work on the machine shows; beside it stand the time of the processor (of all threads, the one that writes
 included) and how long a call of `save` held training up.
 """
@@ -35,7 +35,7 @@ DEFAULT = TrainConfig().save_every
 
 
 class Cost(NamedTuple):
-    """Of a step: seconds by the clock and of the processor; of a checkpoint: seconds that training stood still in `save`."""
+    """Of a step: seconds by the clock and of the processor; of an interval: seconds that training stood still in `save`."""
 
     clock: float
     processor: float
@@ -102,7 +102,7 @@ def cost(arguments: argparse.Namespace, folder: Path, saves: type[BackgroundSave
     trainer.run()
     arguments.megabytes = sum(p.numel() * 4 * 3 for p in model.parameters()) / 1e6
     clock, processor = ((after - before) / (steps - 1) for before, after in zip(*times, strict=True))
-    return Cost(clock, processor, statistics.median(held))
+    return Cost(clock, processor, sum(held) / arguments.saves)
 
 
 def main() -> None:
@@ -121,13 +121,13 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 found[name].append(cost(arguments, Path(folder), saves))
     plain = Cost(*(statistics.median(values) for values in zip(*found["without"], strict=True)))
-    print(f"torch {torch.__version__}, {arguments.device}, {torch.get_num_threads()} threads, a checkpoint of about "
-          f"{arguments.megabytes:.0f} MB every {arguments.every} steps of {plain.clock * 1000:.0f} ms "
+    print(f"torch {torch.__version__}, {arguments.device}, {torch.get_num_threads()} threads, checkpoints of about "
+          f"{arguments.megabytes:.0f} MB twice in {arguments.every} steps of {plain.clock * 1000:.0f} ms "
           f"({plain.processor * 1000:.0f} ms of the processor)")  # fmt: skip
     for name in ("in the background", "waiting"):
         median = Cost(*(statistics.median(values) for values in zip(*found[name], strict=True)))
         clock, processor = ((median[i] - plain[i]) * arguments.every for i in range(2))
-        print(f"{name}: a checkpoint costs {clock:.2f} s ({clock / (DEFAULT * plain.clock):.2%} at train.save_every={DEFAULT}), "
+        print(f"{name}: an interval costs {clock:.2f} s ({clock / (DEFAULT * plain.clock):.2%} at train.save_every={DEFAULT}), "
               f"{processor:.2f} s of the processor ({processor / (DEFAULT * plain.processor):.2%}); "
               f"`save` took {median.held:.2f} s ({median.held / (DEFAULT * plain.clock):.2%})")  # fmt: skip
     sys.stdout.flush()

@@ -1,6 +1,7 @@
 """How training grows with the number of processes: measured here, and a model of what many GPUs would do.
 
     python benchmarks/scale_out.py [--recipe demo] [--steps 60] [--processes 1,2] [--rounds 3]
+    python benchmarks/scale_out.py --sending    # two processes: gradients sent during the backward pass, or after it
     python benchmarks/scale_out.py --model
 
 Measured: `torchrun -m regard train` with as many processes, one thread each, on the bundled text; the batch and all that is learnt
@@ -28,6 +29,7 @@ import time
 from pathlib import Path
 
 FIRST_LINES = 2  # of a log: they count starting, too
+HELD = "--held-until-the-end"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +49,12 @@ class Job:
     name: str
     parameters: float
     tokens: int  # of a worker in a step, padding left out
+    batches: int = 1  # train.accumulate: with more than one, gradients are sent when all are through
 
 
 JOBS = (
     Job("Transformer base, 25,000 tokens a worker", 65e6, 25_000),
-    Job("Transformer base, 100,000 tokens a worker (accumulate=4)", 65e6, 100_000),
+    Job("Transformer base, 100,000 tokens a worker (accumulate=4)", 65e6, 100_000, 4),
     Job("GPT of 1.3 billion weights, 16,000 tokens a worker", 1.3e9, 16_000),
 )
 
@@ -62,7 +65,7 @@ def sent(parameters: float, workers: int, divided: bool = False) -> float:
 
 
 def seconds(job: Job, workers: int, machine: Machine = Machine(), divided: bool = False) -> tuple[float, float]:
-    """Of computing and of sending, in a step. Nothing is sent while something is computed."""
+    """Of computing and of sending, in a step."""
     computing = 6 * job.parameters * job.tokens / machine.flops
     if workers == 1:
         return computing, 0.0
@@ -72,9 +75,14 @@ def seconds(job: Job, workers: int, machine: Machine = Machine(), divided: bool 
 
 
 def efficiency(job: Job, workers: int, machine: Machine = Machine(), divided: bool = False) -> float:
-    """Tokens a second of so many workers, as a part of as many times one worker's."""
+    """Tokens a second of so many workers, as a part of as many times one worker's.
+
+    All pieces but the last (the first layers' gradients) may travel during the last backward pass, two thirds of a batch's time.
+    """
     computing, sending = seconds(job, workers, machine, divided)
-    return computing / (computing + sending)
+    pieces = math.ceil(4 * job.parameters / machine.piece)
+    hidden = min(sending * (pieces - 1) / pieces, computing * 2 / 3) if job.batches == 1 else 0.0
+    return computing / (computing + sending - hidden)
 
 
 def table() -> str:
@@ -85,15 +93,25 @@ def table() -> str:
     return "\n".join(rows)
 
 
-def train(recipe: str, processes: int, steps: int, folder: Path) -> dict[str, float]:
-    """One run: tokens a second, and processor seconds for a thousand tokens."""
+def train(recipe: str, processes: int, steps: int, folder: Path, held: bool = False) -> dict[str, float]:
+    """One run: tokens a second, and processor seconds for a thousand tokens. `held`: nothing is sent before the pass is through."""
     run = folder / f"run-{processes}-{time.monotonic_ns()}"
     settings = [f"train.steps={steps}", f"train.save_every={steps}", "train.log_every=5", "train.threads=1"]
     settings += ["train.device=cpu", "data.valid_size=8", "data.test_size=8"]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
-        [sys.executable, *launcher, "-m", "regard", "train", recipe, "--out", str(run), "--quiet", *settings],
+        [
+            sys.executable,
+            *launcher,
+            *([__file__, HELD] if held else ["-m", "regard"]),
+            "train",
+            recipe,
+            "--out",
+            str(run),
+            "--quiet",
+            *settings,
+        ],
         check=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
@@ -104,17 +122,46 @@ def train(recipe: str, processes: int, steps: int, folder: Path) -> dict[str, fl
     return {"tokens_per_second": statistics.median(speeds), "processor_seconds": used, "nll": rows[-2].get("nll", 0.0)}
 
 
+def work_held() -> None:
+    """A worker that sends its gradients when all are there."""
+    from regard.cli.main import run
+    from regard.training.distributed.gradient_sums import GradientSums
+
+    GradientSums.begin = lambda sums: None
+    sys.argv.remove(HELD)
+    run()
+
+
+def compare_sending(recipe: str, steps: int, rounds: int) -> None:
+    """Two processes, in turns: as it is, and held."""
+    found: dict[bool, list[float]] = {False: [], True: []}
+    with tempfile.TemporaryDirectory(prefix="scale-out-") as folder:
+        for _ in range(rounds):
+            for held, speeds in found.items():
+                speeds.append(train(recipe, 2, steps, Path(folder), held)["tokens_per_second"])
+                print(
+                    json.dumps({"held": held, "tokens_per_second": speeds[-1], "load": os.getloadavg()[0]}), flush=True
+                )
+    during, after = (statistics.median(found[held]) for held in (False, True))
+    print(f"during the backward pass {during:,.0f} tokens a second, after it {after:,.0f}: {during / after:.2f} times")
+
+
 def main() -> None:
+    if HELD in sys.argv:
+        return work_held()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="demo")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--processes", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", action="store_true")
+    parser.add_argument("--sending", action="store_true")
     given = parser.parse_args()
     if given.model:
         print(table())
         return
+    if given.sending:
+        return compare_sending(given.recipe, given.steps, given.rounds)
     import torch
 
     counts = [int(count) for count in given.processes.split(",")]

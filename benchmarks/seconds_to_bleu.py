@@ -1,14 +1,16 @@
 """How many seconds of a GPU until the same BLEU: GNMT, ConvS2S and the Transformer on Europarl, one after the other.
 
     python benchmarks/seconds_to_bleu.py --data DIR [--models gnmt,convs2s,transformer] [--seconds 200] [--every 250] [--out DIR]
-        [--goals 15,20] [section.key=value ...]
+        [--goals 15,20] [--stage all] [--pace run] [section.key=value ...]
 
 DIR holds Europarl as recipe `europarl-en-de` reads it; sizes and learning rates of the models stand in MODELS below. Each model is
 trained for about `--seconds` (the number of steps follows from its speed in a trial), and every `--every` steps the first 500
 sentences of the development text are translated. The training seconds of a step are its number times the median time of a step:
-validation, saving and the recording of graphs are not in it. BLEU is sacreBLEU's of detokenised text. For each goal (default: nine
-tenths of the BLEU that the weakest model reaches, and all of it) the first validation that is not below it counts, with a
-straight line between it and the one before. One JSON line per model, a table at the end, and OUT/seconds_to_bleu.png. Runs that
+validation, saving and the recording of graphs are not in it. Where runs have to share the GPU, make the trials first with
+`--stage trial`, with nothing else on it, and give `--pace trial`: the time of a step is then the trial's. BLEU is sacreBLEU's
+of detokenised text. For each goal (default: nine tenths of the BLEU that the weakest model reaches, and all of it) the first
+validation that is not below it counts, with a straight line between it and the one before.
+One JSON line per model, a table at the end, and OUT/seconds_to_bleu.png. Runs that
 are finished in OUT are not made again.
 """
 
@@ -36,7 +38,7 @@ MODELS = {
                 "model.tie=auto", "model.max_length=256", "model.dropout=0.1", "train.lr=2e-3"],
     "transformer": [],
 }  # fmt: skip
-TRIAL = 60  # steps
+TRIAL = 160  # steps
 
 
 class Point(NamedTuple):
@@ -61,11 +63,15 @@ def train(name: str, folder: Path, settings: list[str]) -> None:
 
 
 def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
+    """What a model's run is like, and its curve; of a trial alone, no curve."""
     common = [f"data.folder={arguments.data.absolute()}", *MODELS[name], *arguments.settings]
     trial = arguments.out / f"{name}-trial"
     quick = [f"train.steps={TRIAL}", "train.log_every=10", f"train.save_every={TRIAL}", f"train.validate_every={TRIAL}"]
     train(name, trial, [*common, *quick])
-    steps = max(arguments.every, round(arguments.seconds / step_seconds(trial) / arguments.every) * arguments.every)
+    pace = step_seconds(trial)
+    if arguments.stage == "trial":
+        return {"model": name, "step_seconds": round(pace, 5)}, []
+    steps = max(arguments.every, round(arguments.seconds / pace / arguments.every) * arguments.every)
     folder = arguments.out / name
     settings = [
         f"train.steps={steps}",
@@ -75,7 +81,7 @@ def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
         f"train.log_every={max(1, arguments.every // 10)}",
     ]
     train(name, folder, [*common, *settings])
-    each = step_seconds(folder)
+    each = pace if arguments.pace == "trial" else step_seconds(folder)
     rows = read_metrics(folder / METRICS)
     points = [Point(row["step"], row["step"] * each, row["valid_bleu"]) for row in rows if "valid_bleu" in row]
     row = {
@@ -83,6 +89,7 @@ def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
         "parameters": regard.load(folder).model.parameters_count(),
         "steps": steps,
         "step_seconds": round(each, 5),
+        "pace": arguments.pace,
         "bleu_by_seconds": [(round(point.seconds, 1), round(point.bleu, 2)) for point in points],
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
@@ -129,12 +136,16 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=250, help="steps between two validations")
     parser.add_argument("--goals", default="", help="BLEU scores to reach")
     parser.add_argument("--out", type=Path, default=Path("runs/seconds-to-bleu"))
+    parser.add_argument("--stage", choices=("all", "trial"), default="all")
+    parser.add_argument("--pace", choices=("run", "trial"), default="run", help="where the time of a step comes from")
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     arguments = parser.parse_args()
     curves: dict[str, list[Point]] = {}
     for name in arguments.models.split(","):
         row, curves[name] = one(name, arguments)
         print(json.dumps(row), flush=True)
+    if arguments.stage == "trial":
+        return
     draw(curves, arguments.out / "seconds_to_bleu.png")
     weakest = min(max(point.bleu for point in points) for points in curves.values())
     goals = [float(goal) for goal in arguments.goals.split(",") if goal] or [0.9 * weakest, weakest]

@@ -95,24 +95,28 @@ class Process(NamedTuple):
 def server(folders: Sequence[str], *words: str, limits: Mapping[str, Any] | None = None) -> Iterator[Process]:
     """`regard serve` as a process; it has to end with 0."""
     given = [f"--limit={name}={value}" for name, value in (limits or {}).items()]
-    started = subprocess.Popen(
-        [sys.executable, "-m", "regard", "serve", "--port", "0", *folders, *words, *given],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert started.stdout is not None
+    with started(["-m", "regard", "serve", "--port", "0", *folders, *words, *given]) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def started(words: Sequence[str]) -> Iterator[Process]:
+    """A Python program that says where it serves, as a process; it has to end with 0."""
+    process = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
     try:
         line = ""
         while not line.startswith("Serving at"):
-            line = started.stdout.readline()
+            line = process.stdout.readline()
             if not line:
                 raise SystemExit("the server did not start")
-        yield Process(started, int(line.split(":")[2].split()[0]))
-        started.terminate()
-        if started.wait(60) != 0:
-            raise SystemExit(f"the server ended with {started.returncode}")
+        yield Process(process, int(line.split(":")[2].split()[0]))
+        process.terminate()
+        if process.wait(60) != 0:
+            raise SystemExit(f"the server ended with {process.returncode}")
     finally:
-        started.kill()
-        started.communicate()
+        process.kill()
+        process.communicate()
 
 
 class Answer(NamedTuple):

@@ -3,7 +3,9 @@
     python benchmarks/serve_load.py load [--clients 64] [--seconds 120]
     python benchmarks/serve_load.py overload [--seconds 30]
     python benchmarks/serve_load.py slow [--sockets 500]
+    python benchmarks/serve_load.py gone [--count 1000]
     python benchmarks/serve_load.py throughput [--clients 32] [--seconds 10] [--turns 3] [--engines ctranslate2,torch] [--beam 1]
+                                               [--device cpu]
 
 - load: clients ask all facades in turn (LibreTranslate, DeepL, OpenAI with and without streaming, classify, tag, fill, embed),
   as fast as answers come. Every answer is compared with the one that an idle server gave: texts must be equal, numbers within
@@ -11,9 +13,13 @@
 - overload: ten times as many clients as the queue holds, none of which waits. Memory, what the accepted ones waited, and
   how soon a client is answered when it is over.
 - slow: sockets that send a byte of their head every half second, beside one honest client.
-- throughput: clients with a sentence each, against a server that translates one request after the other, as LibreTranslate
-  does: the same server with batch_texts=1. Turns are taken in one run; ratios are medians over turns. `cpu_ms` are milliseconds
-  of processor that the server used for an answer, which other programs on the machine change little.
+- gone: clients that go away, half of them in the middle of a stream of 500 tokens, half while a text of 40 sentences is being
+  translated. How soon nothing is left of their work, and whether a file stays open.
+- throughput: clients with a sentence each, against servers that translate one request after the other. With CTranslate2 these are
+  serve_peer.py, a server built as LibreTranslate is (Flask and waitress must be installed): with the threads that LibreTranslate
+  takes ("one by one"), and with one thread a call, which is better for so small a model ("one by one, tuned"). With torch it is
+  `regard serve` with batch_texts=1. Turns are taken in one run; ratios, of the batches to each, are medians over turns. `cpu_ms`
+  are milliseconds of processor that the server used for an answer, which other programs on the machine change little.
 
 One JSON line per case, then a table. On a busy machine only ratios and counts mean something.
 """
@@ -34,11 +40,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from serve_client import TEXTS, Answer, Client, Process, percentile, server, small_models
+from serve_client import TEXTS, Answer, Client, Process, percentile, server, small_models, started
 
 BUNDLED = "tatoeba-en-de"
 TOLERANCE = 1e-4  # of probabilities and vectors
 IGNORED = ("id", "created")
+WORK = ("regard_requests_accepted ", "regard_requests_waiting{", "regard_slots_used{")  # of /metrics
 
 
 def requests() -> list[tuple[str, str, Any]]:
@@ -256,16 +263,74 @@ async def run_slow(found: Process, sockets: int, receive_seconds: float) -> dict
     }
 
 
-async def run_throughput(clients: int, seconds: float, turns: int, engine: str, beam: int) -> list[dict[str, Any]]:
-    """Two servers, which take turns."""
+async def run_gone(found: Process, count: int, at_once: int = 16) -> dict[str, Any]:
+    stream = {"model": "writer", "prompt": TEXTS[0], "max_tokens": 500, "seed": 1, "stream": True}
+    asked = [("/v1/completions", stream), ("/translate", {"q": TEXTS[2] * 40, "source": "en", "target": "de"})]
+    first, body = Client(found.port), {"q": TEXTS[0], "source": "en", "target": "de"}
+    expected = content(await first.ask("/translate", body))
+    await first.ask("/v1/completions", {**stream, "stream": False, "max_tokens": 1})
+    files, free = found.files(), asyncio.Semaphore(at_once)
+
+    async def leave(number: int) -> None:
+        path, wanted = asked[number % 2]
+        given = json.dumps(wanted).encode()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(given)}\r\n\r\n"
+        )
+        async with free:
+            reader, writer = await asyncio.open_connection("127.0.0.1", found.port)
+            writer.write(head.encode() + given)
+            if "stream" in wanted:
+                await reader.readuntil(b"data: ")
+            else:
+                await asyncio.sleep(0.005)
+            writer.transport.abort()
+
+    async def left() -> float:
+        lines = (await first.ask("/metrics")).body.decode().splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(WORK))
+
+    await asyncio.gather(*(leave(number) for number in range(count)))
+    over = time.monotonic()
+    while await left() and time.monotonic() - over < 60:
+        await asyncio.sleep(0.02)
+    idle = time.monotonic() - over
+    answer = content(await first.ask("/translate", body))
+    first.close()
+    return {
+        "mode": "gone",
+        "clients": count,
+        "idle_after_s": round(idle, 2),
+        "wrong": int(answer != expected),
+        "files": [files, found.files()],
+        "memory_mib": round(found.memory()),
+    }
+
+
+def throughput_cases(engine: str, device: str, beam: int) -> dict[str, Callable[[], Any]]:
+    """How each server is started: ours first, then those it is compared with."""
     patient = {"answer_seconds": 3600}  # nothing is refused, however slow the machine is
-    cases = {"batches": patient, "one by one": {**patient, "batch_texts": 1, "wait_ms": 0}}
+    options = ("--engine", engine, "--device", device, "--no-page")
+    cases = {"batches": lambda: server([BUNDLED], *options, limits=patient)}
+    if engine == "torch":
+        single = {**patient, "batch_texts": 1, "wait_ms": 0}
+        return {**cases, "one by one": lambda: server([BUNDLED], *options, limits=single)}
+    peer = [str(Path(__file__).with_name("serve_peer.py")), "--beam", str(beam)]
+    return {
+        **cases,
+        "one by one": lambda: started(peer),
+        "one by one, tuned": lambda: started([*peer, "--intra", "1"]),
+    }
+
+
+async def run_throughput(
+    clients: int, seconds: float, turns: int, engine: str, beam: int, device: str = "cpu"
+) -> list[dict[str, Any]]:
+    """Servers that take turns."""
+    cases = throughput_cases(engine, device, beam)
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in cases}
     with contextlib.ExitStack() as stack:
-        options = ("--engine", engine, "--device", "cpu", "--no-page")
-        servers = {
-            name: stack.enter_context(server([BUNDLED], *options, limits=limits)) for name, limits in cases.items()
-        }
+        servers = {name: stack.enter_context(start()) for name, start in cases.items()}
         for process in servers.values():
             await run_closed(process, 4, 1.0, beam)
         for _ in range(turns):
@@ -273,20 +338,20 @@ async def run_throughput(clients: int, seconds: float, turns: int, engine: str, 
                 found[name].append(await run_closed(process, clients, seconds, beam))
     rows = []
     for name, several in found.items():
+        pairs = list(zip(found["batches"], several, strict=True))
         rows.append(
             {
                 "mode": "throughput",
                 "engine": engine,
+                "device": device,
                 "beam": beam or "own",
                 "clients": clients,
                 "serving": name,
                 **{key: statistics.median(one[key] for one in several) for key in several[0]},
+                "ratio": round(statistics.median(a["per_second"] / b["per_second"] for a, b in pairs), 2),
+                "cpu_ratio": round(statistics.median(b["cpu_ms"] / a["cpu_ms"] for a, b in pairs), 2),
             }
         )
-    pairs = list(zip(found["batches"], found["one by one"], strict=True))
-    for row in rows:
-        row["ratio"] = round(statistics.median(a["per_second"] / b["per_second"] for a, b in pairs), 2)
-        row["cpu_ratio"] = round(statistics.median(b["cpu_ms"] / a["cpu_ms"] for a, b in pairs), 2)
     return rows
 
 
@@ -299,13 +364,15 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["load", "overload", "slow", "throughput"])
+    parser.add_argument("mode", choices=["load", "overload", "slow", "gone", "throughput"])
     parser.add_argument("--clients", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--sockets", type=int, default=500)
+    parser.add_argument("--count", type=int, default=1000, help="of gone")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--queue", type=int, default=64, help="of overload: the clients are ten times as many")
     parser.add_argument("--engines", default="ctranslate2,torch")
+    parser.add_argument("--device", default="cpu", help="of throughput, with torch")
     parser.add_argument("--beam", type=int, default=0, help="of throughput; 0: the model's own")
     return parser.parse_args()
 
@@ -328,11 +395,13 @@ def main() -> None:
         rows = [run(lambda found: run_overload(found, clients, asked.seconds or 30), **limits)]
     elif asked.mode == "slow":
         rows = [run(lambda found: run_slow(found, asked.sockets, 10.0), receive_seconds=10.0)]
+    elif asked.mode == "gone":
+        rows = [run(lambda found: run_gone(found, asked.count))]
     else:
         rows = []
         for engine in asked.engines.split(","):
             rows += asyncio.run(
-                run_throughput(asked.clients or 32, asked.seconds or 10, asked.turns, engine, asked.beam)
+                run_throughput(asked.clients or 32, asked.seconds or 10, asked.turns, engine, asked.beam, asked.device)
             )
     for row in rows:
         print(json.dumps(row), flush=True)

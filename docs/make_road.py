@@ -142,14 +142,38 @@ def page(chapter: Chapter) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join(parts) + "\n", pictures
 
 
+def portable(text: str) -> tuple[str, dict[str, dict[str, str]]]:
+    """A text for a notebook, which may be opened anywhere: its pictures go with it (as attachments), other chapters are
+    notebooks beside it, and other pages are named."""
+    docs = Path(__file__).parent
+    carried: dict[str, dict[str, str]] = {}
+
+    def replaced(link: re.Match[str]) -> str:
+        picture, said, target = link.groups()
+        path = (docs / "road" / target.partition("#")[0]).resolve()
+        if target.startswith("http"):
+            return link[0]
+        if picture:
+            carried[path.name] = {"image/png": base64.b64encode(path.read_bytes()).decode()}
+            return f"![{said}](attachment:{path.name})"
+        if path.parent.name == "road" and path.with_suffix(".py").exists():
+            return f"[{said}]({path.stem}.ipynb)"
+        return f"{said} ({path.relative_to(docs.parent.resolve()).as_posix()})"
+
+    return re.sub(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)", replaced, text), carried
+
+
 def notebook(chapter: Chapter) -> dict[str, Any]:
     """The chapter as a Jupyter notebook (nbformat 4.5), with its outputs."""
     cells: list[dict[str, Any]] = []
     for number, cell in enumerate([Cell("code", "%matplotlib inline"), *chapter.cells]):
-        common = {"id": f"cell-{number}", "metadata": {}, "source": cell.source.splitlines(keepends=True)}
+        common = {"id": f"cell-{number}", "metadata": {}}
         if cell.kind == "text":
-            cells.append({"cell_type": "markdown", **common})
+            text, carried = portable(cell.source)
+            more = {"attachments": carried} if carried else {}
+            cells.append({"cell_type": "markdown", **common, "source": text.splitlines(keepends=True), **more})
             continue
+        common["source"] = cell.source.splitlines(keepends=True)
         outputs: list[dict[str, Any]] = []
         if cell.printed:
             lines = cell.printed.splitlines(keepends=True)

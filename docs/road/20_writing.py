@@ -58,7 +58,22 @@ draw_bars(
 #
 # ## Drawing
 #
-# Three texts, from three random numbers:
+# By hand first: ask, draw one of the likeliest words by its probability, put it down, ask again.
+
+# %%
+pen = random.Random(4)
+text = prompt
+for _ in range(5):
+    choices = model.next_words(text, top=8)
+    word = pen.choices(choices, [choice.probability for choice in choices])[0]
+    others = ", ".join(f"{c.text.strip()} {c.probability:.2f}" for c in choices[:3])
+    print(f"... {text[-18:]:18} -> {word.text.strip():8} (likeliest: {others})")
+    text += word.text
+print(text)
+assert text.startswith(prompt + " ")
+
+# %% [markdown]
+# `generate` does that over the whole vocabulary. Three texts, from three random numbers:
 
 # %%
 for seed in (1, 2, 3):

@@ -22,12 +22,18 @@ from regard.training.progress import Reporter
 
 ROOT = Path(__file__).parents[1] / "data" / "runs"
 PLACE = "/where/the/run/was/made"  # stands in the folders for the place of their texts
-STEPS, KEPT = 6, "step-000000003"  # the checkpoint in the middle is kept, to be gone on from
+STEPS = 6
 NAMES = ("run.json", "config.json", "data.json")
 
 
 def home(version: int, family: str) -> Path:
     return ROOT / f"v{version}-{family}"
+
+
+def kept_checkpoint(folder: Path) -> Path:
+    """The one before the last, which is not kept: to be gone on from."""
+    (found,) = (folder / "checkpoints").glob("step-*")
+    return found
 
 
 def write_plain_manifest(folder: Path) -> None:

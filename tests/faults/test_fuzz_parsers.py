@@ -101,6 +101,11 @@ def test_whatever_comes_is_read_or_refused(tmp_path, name):
 FOUND = {  # by fuzzing, and mended
     "log of metrics": [b'{"step": ' + b"[" * 3000, b'{"step": ' + b"9" * 5000 + b"}"],
     "manifest": [b'{"format": 1, "files": {"' + b"x" * 5000 + b'": {"bytes": 1, "sha256": "0"}}}'],
+    "recipe": [b"[train]\nlr = " + b"9" * 400],
+    "pickle": [b"\x80\x04}\x8c\x01a](K\x01\x8c\x01x\x90N\x85es."],  # members are added to a list as to a set
+    "CTranslate2 model": [  # an empty array of an absurd shape
+        b"\x06\0\0\0\x02\0w\0\x07\0\0\0\x01\0\0\0\x02\0w\0\x06" + b"9999" * 5 + bytes(11),
+    ],
     "SentencePiece model": [b"\n\x0e\n\x05<unk>\x15\0\0\0\0\x18\x02\n\x02\x08\x22"],
 }
 
@@ -109,6 +114,16 @@ FOUND = {  # by fuzzing, and mended
 def test_what_was_found_stays_mended(tmp_path, name):
     for content in FOUND[name]:
         survives(PARSERS[name], content, tmp_path)
+
+
+def test_a_zip_file_with_a_name_that_is_no_text_is_refused(tmp_path):
+    (good,) = PARSERS["archive"].seeds
+    listed = good.index(b"PK\1\2")
+    for at in (30, listed + 46):  # where the name of a member stands, and where the list of members has it
+        damaged = bytearray(good)
+        damaged[listed + 9] |= 8  # it says that names are UTF-8
+        damaged[at] = 0xC9
+        assert not survives(PARSERS["archive"], bytes(damaged), tmp_path)
 
 
 def test_a_zip_file_that_points_before_its_beginning_is_refused(tmp_path):

@@ -83,8 +83,7 @@ def test_killing_at_random_moments(family, request):
             kills += 1
             step, saved = reached(run)
             lost[step - saved] += 1
-            # one interval, and the one that went by while a checkpoint was still being written
-            assert step - saved <= 2 * EVERY
+            assert step - saved <= EVERY  # one interval, however long a checkpoint takes to be written
             if kills % (KILLS // FINISHED) == 0:
                 assert family.runs.wait(family.start(name)) == 0, family.runs.log()
                 break

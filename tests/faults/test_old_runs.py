@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from fault_runs import FAMILIES, plain_metrics, write_texts
-from old_runs import KEPT, PLACE, answers, exchange, home
+from old_runs import PLACE, answers, exchange, home, kept_checkpoint
 
 from regard.core.errors import CheckpointError
 from regard.core.files import load_tensors
@@ -50,7 +50,9 @@ def test_an_interrupted_run_goes_on_and_ends_as_it_did(kept, tmp_path):
     del manifest["files"]["model.safetensors"]
     (run / "manifest.json").write_text(json.dumps(manifest))
     assert resume(run, Reporter(quiet=True)).interrupted is None
-    assert json.loads((run / "resumed.jsonl").read_text().splitlines()[-1])["step"] == int(KEPT.removeprefix("step-"))
+    assert json.loads((run / "resumed.jsonl").read_text().splitlines()[-1])["step"] == int(
+        kept_checkpoint(kept).name.removeprefix("step-")
+    )
     again = load_tensors(run / "model.safetensors")
     assert again.keys() == final.keys()
     for name, tensor in final.items():
@@ -62,7 +64,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_it_did(kept, tmp_path):
 def test_the_folders_are_small_and_say_nothing_of_where_they_were_made(kept):
     files = [path for path in kept.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 100_000
-    assert (kept / "checkpoints" / KEPT / "manifest.json").exists()
+    assert (kept_checkpoint(kept) / "manifest.json").exists()
     for name in ("run.json", "config.json", "data.json"):
         assert not any(word in (kept / name).read_text() for word in ("/tmp", "/home", "/work", "/root"))
 

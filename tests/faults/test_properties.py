@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import unicodedata
 
 import numpy as np
 import pytest
 import torch
 from fault_runs import SOAK
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from toy_writer import ToyWriter, toy_source
 
@@ -123,10 +122,11 @@ def test_any_text_becomes_tokens_and_text_again(kind, texts):
 
 @law(40)
 @given(st.text(max_size=40))
-def test_bytes_lose_nothing_but_the_normal_form(text):
-    one = TOKENIZERS["bytebpe"]
-    expected = unicodedata.normalize("NFC", text)
-    assert one.decode(one.encode([text])) in ([expected], [" ".join(expected.split())], [expected.strip()])
+@example("\U0002f800e\u0301 \n\t x ")  # also what is not in a normal form, and white space
+def test_bytes_lose_nothing(text):
+    for kind in ("byte", "bytebpe"):
+        one = TOKENIZERS[kind]
+        assert one.decode(one.encode([text])) == [text]
 
 
 @law(30)

@@ -349,3 +349,14 @@ def test_only_location_limits_the_source():
     assert model.limits.source == 8
     with pytest.raises(ModelError, match="8"):
         model(pad_rows([[5] * 9]), inputs()[:1])
+
+
+def test_any_score_by_its_name():
+    """Those of the paper and all others in layers/attention/scores: one that is added there can be trained at once."""
+    model = make({"score": "cosine"})
+    assert type(model.score).__name__ == "Cosine"
+    assert type(make({"score": "bilinear"}).score) is type(make({"score": "general"}).score)
+    with pytest.raises(
+        ConfigError, match=r"model\.score: there is no score 'cosinus'.*dot, general, concat, location, additive"
+    ):
+        LuongConfig(score="cosinus")

@@ -12,6 +12,7 @@ from regard.core.types import PAD
 from regard.layers.huffman import huffman_paths
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.training.word2vec_draws import WordDraws, parts_kept
+from regard.training.word2vec_tree import visits_of
 from regard.training.word2vec_updates import WordBatch, update_for
 
 VOCABULARY, WIDTH, WINDOW, RATE, K, SHARED, GROUP = 30, 6, 3, 0.3, 4, 8, 16
@@ -45,8 +46,10 @@ def batch_of(model: Word2Vec) -> WordBatch:
     left[7] = right[7] = 0
     codes = left * (WINDOW + 1) + right
     if model.config.objective == "tree":
-        draws = WordDraws(model, model.counts, torch.device("cpu"))
-        return WordBatch(around, codes, None, draws.visits(around[WINDOW:-WINDOW]))
+        tables = WordDraws(model, model.counts, torch.device("cpu")).tables
+        assert tables is not None
+        mean = model.config.architecture == "cbow"
+        return WordBatch(around, codes, None, visits_of(around[WINDOW:-WINDOW], codes, WINDOW, tables, mean))
     return WordBatch(around, codes, torch.randint(4, VOCABULARY, (WORDS // GROUP, SHARED)))
 
 
@@ -118,12 +121,11 @@ def plain_tree(model: Word2Vec, batch: WordBatch) -> tuple[Plain, int]:
     return plain, pairs
 
 
-@pytest.mark.parametrize("top", [4, 64])
 @pytest.mark.parametrize("objective", ["negative", "tree"])
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
-def test_an_update_is_the_sum_over_all_pairs(architecture, objective, top, monkeypatch):
-    monkeypatch.setattr("regard.training.word2vec_draws.TOP", top)  # nodes below the top, and none
-    monkeypatch.setattr("regard.training.word2vec_draws.MOST_TOP_SAME", 1e9)  # of which none has a lower rate
+def test_an_update_is_the_sum_over_all_pairs(architecture, objective, monkeypatch):
+    monkeypatch.setattr("regard.training.word2vec_tree.MOST_NODE_CHANGES", 1e9)  # no node has a lower rate
+    monkeypatch.setattr("regard.training.word2vec_draws.MOST_NODE_SAME", 1e9)
     model = small_model(architecture, objective)
     batch = batch_of(model)
     plain, pairs = (plain_tree if objective == "tree" else plain_negative)(model, batch)
@@ -141,20 +143,25 @@ def test_an_update_is_the_sum_over_all_pairs(architecture, objective, top, monke
     torch.testing.assert_close(other.weight.double(), plain.u + RATE * plain.du, atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("limits", [(WORDS / 2, 1e9), (1e9, WORDS / 2)], ids=["words", "same-words"])
-def test_nodes_near_the_root_learn_more_slowly_where_too_many_words_meet_them(monkeypatch, limits):
-    model = small_model("cbow", "tree")
+@pytest.mark.parametrize("limits", [(8.0, 1e9), (1e9, 8.0)], ids=["changes", "same-words"])
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+def test_nodes_learn_more_slowly_where_they_are_met_too_often(monkeypatch, architecture, limits):
+    model = small_model(architecture, "tree")
     same = float(parts_kept(model.counts, model.config.sample).square().sum())
-    monkeypatch.setattr("regard.training.word2vec_updates.MOST_TOP_CHANGES", limits[0])
-    monkeypatch.setattr("regard.training.word2vec_draws.MOST_TOP_SAME", limits[1] * same)
+    monkeypatch.setattr("regard.training.word2vec_tree.MOST_NODE_CHANGES", limits[0])
+    monkeypatch.setattr("regard.training.word2vec_draws.MOST_NODE_SAME", limits[1] * same)
     batch = batch_of(model)
     plain, _ = plain_tree(model, batch)
     tables = WordDraws(model, model.counts, torch.device("cpu")).tables
     assert tables is not None
     update_for(model, WORDS, GROUP, tables)(batch, RATE)
-    rates = torch.ones(len(plain.u), 1, dtype=torch.float64)
-    rates[: len(tables.often)] = (0.5 / tables.often.double()).clamp(max=1)[:, None]
-    assert float(rates[0]) == pytest.approx(0.5)  # every word meets the root
+    nodes, signs, _ = huffman_paths(model.counts)
+    often = torch.zeros(len(plain.u), 1, dtype=torch.float64)
+    for word, context in windows(batch):
+        for node, sign in zip(nodes[word].tolist(), signs[word].tolist(), strict=True):
+            often[node] += (len(context) if architecture == "skipgram" else bool(context)) * (sign != 0)
+    assert 0 < int((often > 8).sum()) < len(often)
+    rates = (8 / often.clamp(min=1)).clamp(max=1)
     torch.testing.assert_close(model.nodes.weight.double(), plain.u + RATE * rates * plain.du, atol=2e-5, rtol=1e-4)
 
 

@@ -123,3 +123,11 @@ def await_file(path: Path, seconds: float = 20) -> None:
     while not path.exists():
         assert time.monotonic() < until, f"{path} did not appear"
         time.sleep(0.005)
+
+
+def await_step(run: Path, step: int, seconds: float = 30) -> None:
+    """Until a run has a checkpoint of a step, or of a later one."""
+    until = time.monotonic() + seconds
+    while max(((run / "checkpoints").glob("step-*")), default=Path()).name < f"step-{step:09d}":
+        assert time.monotonic() < until, f"{run} has not come to step {step}"
+        time.sleep(0.002)

@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import socket
-import time
 from pathlib import Path
 
 from runs import Runs
@@ -84,10 +83,3 @@ def check_same_weights(run: Path, other: Path, tolerance: float = 1e-3) -> None:
     for name, tensor in mine.items():
         apart = float((tensor.double() - theirs[name].double()).abs().max())
         assert apart <= tolerance or name.endswith(UNSEEN), (name, apart)
-
-
-def await_step(run: Path, step: int, seconds: float = 30) -> None:
-    until = time.monotonic() + seconds
-    while not (run / "checkpoints" / f"step-{step:09d}").exists():
-        assert time.monotonic() < until, f"{run} has not come to step {step}"
-        time.sleep(0.002)

@@ -168,6 +168,9 @@ def test_bad_settings(command: Callable, tmp_path: Path, setting: str, parts: li
         (["--resume", "OUT", "--src", "x"], ["--resume", "Leave the other arguments out"]),
         (["--from", "OUT", "demo", "--out", "OUT2"], ["OUT", "no such folder"]),
         (["--resum", "OUT"], ["--resum", "regard train --help"]),
+        (["demo", "--out", "OUT", "--steps", "9"], ["--steps", "the setting train.steps=VALUE, without dashes"]),
+        (["demo", "--out", "OUT", "--max-words", "9"], ["--max-words", "data.max_words=VALUE"]),
+        (["demo", "--out", "OUT", "--rotary-base", "9"], ["--rotary-base", "model.rotary_base=VALUE"]),
     ],
 )
 def test_bad_arguments_of_train(command: Callable, tmp_path: Path, arguments: list[str], parts: list[str]) -> None:

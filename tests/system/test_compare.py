@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from runs import await_file
+from runs import await_step
 
 import regard
 
@@ -72,7 +72,7 @@ def test_compare_from_the_command_line(place, command, monkeypatch):
     arguments = ["compare", "tiny.toml", "--models", "transformer,luong", "--seeds", "2", "--out", "out"]
     out = place / "out"
     process = start(place, *arguments)
-    await_file(out / "runs" / "luong" / "seed-1" / "checkpoints" / "step-000000010", seconds=60)
+    await_step(out / "runs" / "luong" / "seed-1", 10, seconds=60)
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == 130, said

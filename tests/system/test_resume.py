@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from runs import SETTINGS, STEPS, await_file, digest, flip_bit, outcome
+from runs import SETTINGS, STEPS, await_file, await_step, digest, flip_bit, outcome
 
 import regard
 from regard.core.files import load_tensors
@@ -47,7 +47,7 @@ def test_a_signal_from_outside_to_the_real_command(runs, number):
     argv = runs.argv("run", "train.steps=100000", "train.save_every=5")
     command = [sys.executable, "-m", "regard", *argv]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        await_file(runs.folder / "run" / "checkpoints" / "step-000000005", 60)
+        await_step(runs.folder / "run", 5, 60)
         process.send_signal(number)
         _, said = process.communicate(timeout=20)
     assert process.returncode == 128 + number
@@ -134,7 +134,7 @@ def test_other_text_is_refused_on_resume(runs):
 
 def test_a_second_process_in_the_folder_is_refused(runs):
     first = runs.start(runs.argv("run", "train.steps=100000"))
-    await_file(runs.folder / "run" / "checkpoints" / "step-000000005")
+    await_step(runs.folder / "run", 5)
     runs.resume("run", expect=1)
     assert "another process is training in this folder" in runs.log()
     runs.train("run", expect=1)

@@ -59,6 +59,20 @@ def test_early_stopping_on_bleu_of_decoded_text(tmp_path):
     assert [row["step"] for row in rows] == [3, 6], "nothing is learnt, so the second validation is no better"
 
 
+def test_the_best_weights_by_a_metric_of_errors(tmp_path):
+    """train.best_by=ter: the fewest errors are the best, and the run says so with the metrics it was asked for."""
+    from regard.training.log import read_metrics
+
+    run(tmp_path, write(tmp_path, 120), "train.best_by=ter", "train.metrics=chrf", "train.steps=12", "train.lr=0.02")
+    rows = [row for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if "valid_ter" in row]
+    values = [row["valid_ter"] for row in rows]
+    assert len(set(values)) > 1, "nothing to choose from"
+    assert rows[-1]["best_step"] == rows[values.index(min(values))]["step"]
+    assert set(read_json(tmp_path / "run" / "scores.json")["scores"]) == {"ter", "chrf"}
+    with pytest.raises(ConfigError, match=r"train\.best_by: there is no 'blue'.*'bleu'.*loss, accuracy, f1, bleu"):
+        run(tmp_path / "other", {}, "train.best_by=blue")
+
+
 def test_scores_of_training_and_of_evaluation_have_one_flavour(tmp_path):
     lines = ["我 喜欢 你 。"[: 3 + i % 4] + "狗猫人家树"[i % 5] for i in range(60)]
     files = write(tmp_path, 60, lines)

@@ -22,6 +22,9 @@ def test_settings_are_those_of_the_code():
     "page",
     [
         "README.md",
+        "docs/tour.md",
+        "docs/releasing.md",
+        *(f"docs/cards/{path.name}" for path in (ROOT / "docs" / "cards").glob("*.md")),
         "docs/align.md",
         "docs/attention.md",
         "docs/compare.md",
@@ -45,7 +48,8 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize(
     ("page", "least"),
     [
-        ("README.md", 10),
+        ("README.md", 1),
+        ("docs/tour.md", 40),
         ("docs/data.md", 5),
         ("docs/align.md", 4),
         ("docs/compare.md", 7),
@@ -74,6 +78,56 @@ def test_commands_on_a_page_exist_with_their_options(page, least):
             command = command.commands[rest.split()[0]]
         known = {option for parameter in command.params for option in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", rest)) <= known, (verb, rest)
+
+
+def test_the_example_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    """As it stands, but for a shorter training on less text."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    less = (
+        "train.steps=2 train.device=cpu model.width=16 search.beam=1 "
+        "data.max_pairs=1000 data.valid_size=9 data.test_size=9 data.check=false"
+    )
+    smaller = code.replace('"train.steps=300"', ", ".join(f'"{setting}"' for setting in less.split()))
+    assert smaller != code
+    exec(compile(smaller, "README.md", "exec"), {"__name__": "readme"})
+    printed = capsys.readouterr().out.splitlines()
+    assert "Wo ist der Bahnhof?" in printed
+    assert any(re.search(r"müde.* \(\d+, \d+\)$", line) for line in printed), printed
+    assert "müde" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_numbers_in_the_readme_are_those_of_the_results():
+    """The two tables repeat what docs/results.md says, rounded or as it stands."""
+    readme, results = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/results.md"))
+    rows = [line for line in readme.splitlines() if re.match(r"\| \d\d\.\d \|", line)]
+    assert len(rows) == 1
+    for shown in re.findall(r"\d+\.\d", rows[0]):
+        means = re.findall(r"\*?\*?(\d\d\.\d\d)\*?\*? ± \d", results)
+        assert any(abs(float(mean) - float(shown)) <= 0.0501 for mean in means), shown
+    (speeds,) = re.findall(r"\| ([\d./ ]+) \(\[script\]\(benchmarks/decode_gpu.py\)\)", readme)
+    for shown in speeds.split(" / "):
+        assert f"{shown} x" in results, shown
+    said = {
+        "31.7 BLEU": "31.71",
+        "4.8 to 6.5": "**4.8**",
+        "to 6.5": "**6.5**",
+        "1.4 to 1.5": "1.41 to 1.48",
+        "2.7 (0.9)": "**2.73**",
+        "(0.9)": "0.89",
+        "38.1 for": "38.1 English-German",
+        "41.02 for": "41.02 English-German",
+        "1.8 to 2.5": "| 1 x 1 | 2.27 | 1.09 |",
+        "1.8 to": "| 32 x 1 | 1.91 | 0.96 |",
+    }
+    for here, there in said.items():
+        assert here in readme, here
+        assert there in results, there
+    for script in re.findall(r"\(benchmarks/(\w+\.py)\)", readme):
+        assert f"benchmarks/{script}" in results, script
 
 
 def test_the_attention_page_prints_what_it_says(capsys):

@@ -19,10 +19,11 @@ def blocks(page, language):
 @pytest.fixture
 def registries():
     """What pages register is forgotten again."""
+    from regard.evaluation.metrics import METRICS
     from regard.layers.attention.scores import SCORES
     from regard.models.base import MODELS
 
-    before = {registry: set(registry._members) for registry in (SCORES, MODELS)}
+    before = {registry: set(registry.names()) for registry in (METRICS, SCORES, MODELS)}
     yield
     for registry, names in before.items():
         for name in set(registry._members) - names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
 import json
 import re
@@ -40,6 +41,16 @@ def test_a_chapter_runs_and_becomes_a_page_and_a_notebook(path, tmp_path):
     assert sum(cell["cell_type"] == "code" for cell in book["cells"]) == len(code) + 1
 
 
+def check_portable(cell):
+    """A notebook may be opened anywhere: pictures are inside, links lead to notebooks beside it or into the web."""
+    carried = cell.get("attachments", {})
+    for picture, target in re.findall(r"(!?)\[[^\]]*\]\(([^)]+)\)", "".join(cell["source"])):
+        if picture:
+            assert base64.b64decode(carried[target.removeprefix("attachment:")]["image/png"]).startswith(b"\x89PNG")
+        else:
+            assert target.startswith("http") or (ROOT / "docs" / "road" / target).with_suffix(".py").exists(), target
+
+
 def check_notebook(book):
     """What nbformat 4.5 asks for, of the kinds of cells and outputs that are written here."""
     assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
@@ -49,6 +60,9 @@ def check_notebook(book):
     assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in ids)
     for cell in book["cells"]:
         common = {"id", "cell_type", "metadata", "source"}
+        if cell["cell_type"] == "markdown":
+            check_portable(cell)
+            common |= {"attachments"} & set(cell)
         assert set(cell) == common | ({"execution_count", "outputs"} if cell["cell_type"] == "code" else set())
         assert all(isinstance(line, str) for line in cell["source"])
         for output in cell.get("outputs", ()):

@@ -24,6 +24,7 @@ def run_evaluate(
     against: Path | None,
     tokenized: bool,
     lowercase: bool,
+    metrics: str,
     beam: int | None,
     plot: Path | None,
     out: Path | None,
@@ -40,6 +41,7 @@ def run_evaluate(
             against=against,
             tokenized=tokenized,
             lowercase=lowercase,
+            metrics=metrics or None,
             beam=beam,
             tag=tag,
             device=device,
@@ -85,7 +87,9 @@ def _show_system(console: Console, system: System) -> None:
     console.print(system.name, markup=False)
     for score in system.scores.values():
         console.print(f"  {score}   {score.signature}", markup=False)
-    bleu = system.scores["bleu"].details
-    console.print(f"  lengths in tokens: {bleu['hyp_len']} written, {bleu['ref_len']} in the references", markup=False)
+    if "bleu" in system.scores:
+        bleu = system.scores["bleu"].details
+        said = f"  lengths in tokens: {bleu['hyp_len']} written, {bleu['ref_len']} in the references"
+        console.print(said, markup=False)
     if system.perplexity is not None:
         console.print(f"  perplexity {system.perplexity:.3f} per target token", markup=False)

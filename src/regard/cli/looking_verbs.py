@@ -18,7 +18,7 @@ def look(
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port. Default: a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="The port. Default: 8020, or the next that is free.")] = 0,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
     save: Annotated[
         Path | None, typer.Option(help="Instead: write one sentence's page into this HTML file, which opens offline.")

@@ -266,6 +266,20 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
+def _setting_meant(verb: str, option: str | None) -> str:
+    """For `regard train --steps 100`: settings are written otherwise than options."""
+    if option is None or verb not in ("train", "plan", "compare"):
+        return ""
+    from regard.training.config import SECTIONS
+    from regard.training.model_section import models_with, settings_of
+
+    name = option.lstrip("-").replace("-", "_")
+    sections = [section for section in ("train", *SECTIONS) if name in settings_of(SECTIONS[section])]
+    if not sections and models_with(name):
+        sections = ["model"]
+    return f"Perhaps you mean the setting {sections[0]}.{name}=VALUE, without dashes." if sections else ""
+
+
 def _fail_by_kind(error: Exception) -> int:
     """Errors of libraries that a user can mend: a misspelt option, too little memory. All others are raised again."""
     if type(error).__name__ in ("Abort", "NoArgsIsHelpError"):
@@ -276,7 +290,8 @@ def _fail_by_kind(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "regard"
         said = error.format_message().rstrip(".?")  # type: ignore[attr-defined]
-        return _fail(f"{command}: {said[:1].lower()}{said[1:]}. See `{command} --help`.", 2)
+        advice = _setting_meant(command.split()[-1], getattr(error, "option_name", None))
+        return _fail(f"{command}: {said[:1].lower()}{said[1:]}. {advice or f'See `{command} --help`.'}", 2)
     memory = (
         isinstance(error, MemoryError)
         or "OutOfMemory" in type(error).__name__

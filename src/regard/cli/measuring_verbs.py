@@ -63,6 +63,7 @@ def evaluate(
         bool, typer.Option("--tokenized", help="Texts are tokenised already: split at spaces only, as in old papers.")
     ] = False,
     lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
+    metrics: Annotated[str, typer.Option(metavar="A,B,...", help="By which metrics. Default: bleu,chrf,ter.")] = "",
     beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw BLEU by source length into this .png, .svg or .pdf.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the translations here.")] = None,
@@ -80,7 +81,7 @@ def evaluate(
         from regard.cli.evaluate_text import run_evaluate_text
         from regard.core.errors import ConfigError
 
-    of_translators = (src, ref, against, beam, tag, plot, out, tokenized, lowercase)
+    of_translators = (src, ref, against, beam, tag, plot, out, tokenized, lowercase, metrics)
     of_text = context is not None or stride is not None or trigram is not None or documents != "auto"
     kinds = {"--text": text, "--labelled": labelled, "--tagged": tagged}
     kinds |= {"--analogies": analogies, "--similarity": similarity}
@@ -114,12 +115,11 @@ def evaluate(
             run_evaluate_vectors(analogies, similarity or [], model, vocabulary, as_json)
         return
     if src is None or ref is None:
-        raise ConfigError(
-            "evaluate",
-            "there is nothing to evaluate on",
-            "Give --src and --ref, or --text, --labelled, --tagged, --analogies",
-        )
-    run_evaluate(src, ref, model, against, tokenized, lowercase, beam, plot, out, as_json, tag, device)
+        what = "there is nothing to evaluate on"
+        if (src is None) != (ref is None):
+            what = f"--{'ref' if ref is None else 'src'} is missing"
+        raise ConfigError("evaluate", what, "Give --src and --ref, or --text, --labelled, --tagged, --analogies")
+    run_evaluate(src, ref, model, against, tokenized, lowercase, metrics, beam, plot, out, as_json, tag, device)
 
 
 def compare(

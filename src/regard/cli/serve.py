@@ -6,13 +6,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.core.errors import ConfigError
 from regard.engines.ctranslate2_limits import COMPUTE
 from regard.serving.app import make_app
+from regard.serving.companions import check_numbers
 from regard.serving.keys import Keys
 from regard.serving.limits import Limits
 from regard.serving.run import Server, address_of, is_loopback, listen
@@ -43,14 +44,22 @@ def run_serve(
     page: bool,
     access_log: bool,
     guard: bool,
+    beside: Mapping[str, Sequence[str]],
+    ahead: int,
+    fusion: float,
+    mix: str,
 ) -> None:
     """Serves until Ctrl-C or SIGTERM. All settings and folders are checked before anything listens; models load when asked for."""
     bounds = Limits.from_settings(limits)
     keys = Keys.read(key_file)
     engine_, compute_ = _choice("--engine", engine, ENGINES), _choice("--compute", compute, ("auto", *COMPUTE))
+    check_numbers(ahead, fusion, mix)
     shelf = Shelf.open(
-        folders, device=device, engine=engine_, compute=compute_, most_loaded=most_loaded, guard=GUARD if guard else None
+        folders, device=device, engine=engine_, compute=compute_, most_loaded=most_loaded, guard=GUARD if guard else None,
+        mix=mix,
     )  # fmt: skip
+    for option, given in beside.items():
+        shelf.give(option, given, **{"--draft": {"ahead": ahead}, "--fuse": {"fusion": fusion}}.get(option, {}))
     service = Service(shelf, bounds)
     found = None if detector is None else _detector(shelf, detector)
     app: Any = make_app(

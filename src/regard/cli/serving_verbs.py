@@ -15,7 +15,7 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="[DIR ...]",
-            help="Run folders, or NAME=DIR; a model is called as its folder is. Default: the bundled model.",
+            help="Run folders, or NAME=DIR; DIR+DIR write together. Default: the bundled model.",
         ),
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
@@ -48,6 +48,29 @@ def serve(
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="Terms that requests may want to be written, as of `regard translate`."),
     ] = None,
+    draft: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]DIR", help="A small model that guesses what a served one writes, where asked for."
+        ),
+    ] = None,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]DIR", help="A translator of the other direction, for requests that rerank."),
+    ] = None,
+    rerank_lm: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]DIR", help="A language model, for requests that rerank.")
+    ] = None,
+    rerank_with: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]DIR", help="Another translator, for requests that rerank.")
+    ] = None,
+    fuse: Annotated[
+        list[str] | None,
+        typer.Option(metavar="[NAME=]DIR", help="A language model whose log-probabilities are added (shallow fusion)."),
+    ] = None,
+    fusion: Annotated[float, typer.Option(help="The weight of --fuse.")] = 0.1,
+    mix: Annotated[str, typer.Option(help="How models joined by + write together: log or mean.")] = "log",
     most_loaded: Annotated[
         int, typer.Option(help="Models in memory at the same time; the one unused for longest goes. 0: all.", min=0)
     ] = 0,
@@ -65,6 +88,11 @@ def serve(
         folders or [], host=host, port=port, key_file=key_file, engine=engine, compute=compute, device=device,
         limits=limit or [], proxies=proxy or [], origins=origin or [], detector=detector, quota=quota,
         glossaries=glossary or [], most_loaded=most_loaded, page=page, access_log=access_log, guard=guard,
+        beside={
+            "--draft": draft or [], "--channel": channel or [], "--rerank-lm": rerank_lm or [],
+            "--rerank-with": rerank_with or [], "--fuse": fuse or [],
+        },
+        ahead=ahead, fusion=fusion, mix=mix,
     )  # fmt: skip
 
 

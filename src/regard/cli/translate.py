@@ -154,7 +154,8 @@ def run_translate(
         if typed:
             print("Type a sentence and press Enter; Ctrl-D ends.", file=sys.stderr)
         lines = as_they_come(stdin_lines())
-    stream = translator.translate_stream(lines, search=settings, attention=as_json, prefix=prefix, details=as_json)
+    told = {"attention": as_json and translator.attends, "alignment": as_json, "details": as_json}
+    stream = translator.translate_stream(lines, search=settings, prefix=prefix, **told)
     cut = number = guarded = 0
     said = ""
     for number, (source, many) in enumerate(stream):

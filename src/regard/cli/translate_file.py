@@ -71,7 +71,13 @@ def _translate(
             raise DataError(f"line {number}", what, "Break it into lines")
     prefixes = [prefix] * len(lines) if prefix else None
     found = translator.hypotheses(
-        lines, search=settings, attention=as_json, prefixes=prefixes, first_line=first + 1, details=as_json
+        lines,
+        search=settings,
+        attention=as_json and translator.attends,
+        alignment=as_json,
+        prefixes=prefixes,
+        first_line=first + 1,
+        details=as_json,
     )
     rows = [row for i, many in enumerate(found) for row in written(first + i, lines[i], many)]
     counts = {"cut": sum(not many[0].finished for many in found), "guarded": sum(bool(m[0].note) for m in found)}

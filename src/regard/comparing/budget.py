@@ -13,6 +13,7 @@ from regard.core import config as configuration
 from regard.core.errors import ConfigError
 from regard.models.base import build_model
 from regard.training.model_section import build_model_config
+from regard.training.regions import COMPILE_SECONDS, SAVED
 from regard.training.step_time import step_seconds as step_seconds
 
 GRID = (
@@ -132,6 +133,14 @@ def _with_inner(section: dict[str, Any], count: int, wanted: int, vocabulary: Vo
 def trial_seconds(seconds: float) -> float:
     """How long a trial trains, to learn what a step takes."""
     return min(LONGEST_TRIAL, max(SHORTEST_TRIAL, seconds / 10))
+
+
+def with_compiling(values: Mapping[str, Any], seconds: float, on_cuda: bool) -> dict[str, Any]:
+    """`train.compile=auto` by the time that a run has: its steps, by which it is decided else, are not known yet."""
+    train = values["train"]
+    if train["compile"] != "auto":
+        return dict(values)
+    return {**values, "train": {**train, "compile": on_cuda and seconds * SAVED > COMPILE_SECONDS}}
 
 
 def steps_within(seconds: float, of_a_step: float) -> int:

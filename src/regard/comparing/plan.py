@@ -46,7 +46,9 @@ from regard.training.text import sizes_for, train_tokenizers, with_allowed
 SHORT, LONG = 8, 15  # words of the sentence that is drawn, where there are such sentences
 FAR = 0.05  # a part of the parameters that is worth a warning
 MOST_SHOWN = 4
-CHOSEN_BY_TIME = ("train.steps", "train.warmup", "train.save_every", "train.validate_every", "train.log_every")
+CHOSEN_BY_TIME = tuple(
+    f"train.{name}" for name in ("steps", "warmup", "save_every", "validate_every", "log_every", "compile")
+)
 CHOSEN_BY_PARAMETERS = ("train.lr", *(f"model.{name}" for name in ("width", *IN_PROPORTION)))
 
 
@@ -99,7 +101,7 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
     before = existing_plan(folder)
     recipe = request.recipe or " and ".join(Path(name).name for name in request.files.values())
     given = nested(request.settings)  # they go over all entries
-    values = with_allowed(gather(request.recipe, request.files, _asked(request, given, before), None), request.allow)
+    values = with_allowed(_gathered(request, given, before), request.allow)
     _refuse_standard_input(values)
     choose_device(build_run_config(values).train.device)
     timed = request.budget == "time"
@@ -206,6 +208,18 @@ def machine() -> str:
 
 
 # What was asked for ---------------------------------------------------------------------------------------------------
+
+
+def _gathered(request: Request, given: Mapping[str, Any], before: Plan | None) -> dict[str, Any]:
+    try:
+        return gather(request.recipe, request.files, _asked(request, given, before), None)
+    except ConfigError as error:
+        (only,) = request.models if len(request.models) == 1 else ("",)
+        if not error.where.startswith("setting model.") or only not in MODELS.names():
+            raise
+        # settings go over the recipe's own model first, and the user thinks of the one that was named
+        todo = f"To compare variants of {only} alone, write model.name={only} instead of --models {only}"
+        raise ConfigError(error.where, error.what, todo) from None
 
 
 def _asked(request: Request, given: Mapping[str, Any], before: Plan | None) -> dict[str, Any]:

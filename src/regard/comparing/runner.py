@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.comparing.budget import step_seconds, steps_within, trial_seconds, with_steps
+from regard.comparing.budget import step_seconds, steps_within, trial_seconds, with_compiling, with_steps
 from regard.comparing.plan import measured_part
 from regard.comparing.progress import PlanProgress
 from regard.comparing.recipe_text import to_toml
@@ -308,6 +308,8 @@ def _with_known_steps(folder: Path, plan: Plan, progress: PlanProgress) -> Plan:
         if entry.steps:
             continue
         progress.report.say(f"{entry.name}: a trial, to see how long a step takes")
+        on_cuda = choose_device(entry.values["train"]["device"]).type == "cuda"
+        entry = dataclasses.replace(entry, values=with_compiling(entry.values, seconds, on_cuda))
         took, code, said = _trial(folder, plan, entry, seconds)
         if took is None:
             reason = f"its trial failed: {failure_reason(code, said)}"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from regard.core.errors import ConfigError
+from regard.core.type_hints import type_hints
 
 C = TypeVar("C")
 MAX_CONFIG_BYTES = 1 << 20
@@ -27,7 +28,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 def build(cls: type[C], values: Mapping[str, Any], where: str = "") -> C:
     """Makes a configuration dataclass from plain values, checking every key and type."""
     assert dataclasses.is_dataclass(cls)
-    hints = typing.get_type_hints(cls)
+    hints = type_hints(cls)
     known = {f.name for f in dataclasses.fields(cls) if f.init}
     kwargs: dict[str, Any] = {}
     for key, value in values.items():
@@ -78,7 +79,10 @@ def _convert(hint: Any, value: Any, path: str) -> Any:
         items = value if isinstance(value, (list, tuple)) else [value]
         return tuple(_convert(args[0], item, f"{path}[{i}]") for i, item in enumerate(items))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"setting {path}", "the number is too large", "Give a smaller one") from None
     if hint is float and isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"setting {path}", f"{value} is not a finite number", "Give a finite number")
     if hint is int and isinstance(value, float) and value.is_integer():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 from regard.core.errors import ConfigError
+from regard.core.type_hints import type_hints
 
 MAX_HYPOTHESES = 64  # per sentence: rows of the decoder's batch, so memory and time grow with it
 UNBOUNDED = float("inf")
@@ -37,7 +38,9 @@ class SearchConfig:
     max_repeat: int = 8  # no 1- to 4-gram is written more than this many times in a row; 0 is off
     ban_unknown: bool = True
     capture: bool = True  # on CUDA, a step is recorded once and replayed: the same texts, sooner
-    fused: bool = False  # steps of few kernels on CUDA with Triton, of Transformer and GPT; off until measured on a GPU
+    fused: Literal["auto", True, False] = (
+        "auto"  # steps of few kernels, of Transformer and GPT; auto: on CUDA with Triton
+    )
 
     # Sampling only, applied in this order.
     temperature: float = 1.0
@@ -102,7 +105,7 @@ class SearchConfig:
             raise self._error(name, f"is not {bounds}", f"Choose a value {bounds}")
 
     def _choice(self, name: str) -> None:
-        known = get_args(get_type_hints(type(self))[name])
+        known = get_args(type_hints(type(self))[name])
         if getattr(self, name) not in known:
             raise self._error(name, f"is not one of {', '.join(known)}", "Choose one of them")
 

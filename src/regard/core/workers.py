@@ -27,6 +27,11 @@ def over_all_workers(part: Tensor) -> Tensor:
     return _Summed.apply(part, _sum) if part.requires_grad else _sum(part)  # type: ignore[return-value]
 
 
+def norm_over_all_workers(own: Tensor) -> Tensor:
+    """The norm of a tensor of which every worker has a part, from that of this worker's."""
+    return own if _sum is None else over_all_workers(own.square()).sqrt()
+
+
 @contextlib.contextmanager
 def working_together(sum_over_workers: Sum | None) -> Iterator[None]:
     """While a step is computed. All workers must ask for the same sums, in the same order."""

@@ -146,7 +146,11 @@ _Member = tuple[str, bool, Callable[[], IO[bytes]]]  # name, whether it is no pl
 
 
 def _zip_members(archive: Path) -> Iterator[_Member]:
-    with zipfile.ZipFile(archive) as file:
+    try:
+        opened = zipfile.ZipFile(archive)
+    except UnicodeDecodeError:
+        raise zipfile.BadZipFile("a member's name is no UTF-8") from None
+    with opened as file:
         entries = file.infolist()
         if len(entries) > MAX_MEMBERS:
             raise _too_many(archive)
@@ -164,7 +168,10 @@ def _zip_members(archive: Path) -> Iterator[_Member]:
                 allowed -= entry.file_size
                 if allowed < 0:
                     raise _bomb(archive)
-                return file.open(entry)  # reads no more than the entry says
+                try:
+                    return file.open(entry)  # reads no more than the entry says
+                except UnicodeDecodeError:
+                    raise zipfile.BadZipFile("a member's name is no UTF-8") from None
 
             yield entry.filename, special, open_member
 

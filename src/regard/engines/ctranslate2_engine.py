@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,17 @@ def threads() -> int:
     return min(available, MOST_THREADS)
 
 
+def use_wide_registers(processor: Path = Path("/proc/cpuinfo")) -> None:
+    """CTranslate2 uses AVX-512 on Intel's processors only, unless it is told to: others that have it are a tenth faster with it."""
+    try:
+        with processor.open("rb") as file:
+            flags = set(re.findall(rb"avx512\w+", file.read(1 << 13)))
+    except OSError:
+        return
+    if {b"avx512f", b"avx512bw", b"avx512cd", b"avx512dq", b"avx512vl"} <= flags:
+        os.environ.setdefault("CT2_FORCE_CPU_ISA", "AVX512")
+
+
 class CTranslate2Engine:
     """A converted model (the content of its files) that can be searched."""
 
@@ -68,6 +80,7 @@ class CTranslate2Engine:
         limit: int | None,
         compute: Compute,
     ):
+        use_wide_registers()
         import ctranslate2
 
         from regard.engines.ctranslate2_reading import arrays_of  # NumPy

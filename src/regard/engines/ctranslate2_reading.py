@@ -7,6 +7,7 @@ their scales.
 
 from __future__ import annotations
 
+import math
 import mmap
 import struct
 from pathlib import Path
@@ -22,6 +23,7 @@ BYTES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat1
 MOST_ARRAYS = 100_000
 MOST_NAME = 1000
 MOST_AXES = 8
+MOST_ITEMS = 1 << 40
 _TODO = "Restore the file from a copy, or convert the model again"
 
 
@@ -158,6 +160,8 @@ class _Reader:
             items *= length
         if items * BYTES[kind] != size or size > len(self.content) - self.at:
             raise self.damaged(f"array {name[:60]!r} is {list(shape)} of {kind}, and has {size} bytes")
+        if math.prod(length for length in shape if length) > MOST_ITEMS:  # also of an array that is empty
+            raise self.damaged(f"array {name[:60]!r} is {list(shape)} of {kind}")
         dtype = np.dtype("uint16" if kind == "bfloat16" else kind).newbyteorder("<")
         found = np.frombuffer(self.content, dtype, items, self.at).reshape(shape)
         self.at += size

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import SPECIALS
 from regard.evaluation.lengths import LengthBin
+from regard.evaluation.metrics import METRICS
 from regard.evaluation.series import (
     COLOURS,
     LINE_STYLES,
@@ -252,7 +253,7 @@ def draw_curves(rows: Sequence[Mapping[str, Any]]) -> Figure:
     from matplotlib.figure import Figure
 
     losses = {"loss": "training loss", "valid_nll": "validation nll", "valid_loss": "validation loss"}
-    scores = {"valid_bleu": "BLEU", "valid_chrf": "chrF"}
+    scores = {f"valid_{name}": METRICS.get(name).label for name in METRICS.names()}
     panels = (("loss (nats per token)", losses), ("validation score", scores))
     curves = [(title, {name: _curve(rows, key) for key, name in names.items()}) for title, names in panels]
     curves = [(title, {k: v for k, v in lines.items() if len(v[0])}) for title, lines in curves]

@@ -12,8 +12,8 @@ from typing import Any
 from regard.core.errors import DataError, ModelError
 from regard.data.corpus import read_lines, read_pairs
 from regard.evaluation.lengths import LengthBin, by_source_length
-from regard.evaluation.metrics import Flavour, Score, corpus_scores, perplexity
-from regard.evaluation.significance import PairedResult, paired_tests
+from regard.evaluation.metrics import USUAL, Flavour, Score, corpus_scores, named_metrics, perplexity
+from regard.evaluation.significance import TESTED, PairedResult, paired_tests
 from regard.tasks.folder import read_config
 from regard.tasks.pretrained import find_model, load_translator
 from regard.tasks.translation import Translator
@@ -64,25 +64,29 @@ def evaluate(
     against: str | Path | None = None,
     tokenized: bool = False,
     lowercase: bool = False,
+    metrics: str | Sequence[str] | None = None,
     beam: int | None = None,
     tag: str = "",
     device: str = "auto",
 ) -> Evaluation:
     """Translates `src` and scores it against `ref`: BLEU, chrF, TER, perplexity, and BLEU by source length.
 
+    `metrics` names others (docs/howto/add_a_metric.md); two systems are then tested by each of them, else by BLEU and chrF.
+
     `model` and `against` are run folders, or files of translations, one line for each of `src`. By default detokenised
     text is compared with raw references; `tokenized` and `lowercase` are for comparison with old papers, and the
     signature says so. `tag` is put before every source for `model`, and for `against` if that knows it too.
     """
+    chosen, tested = (USUAL, TESTED) if metrics is None else (named_metrics(metrics),) * 2
     pairs = read_pairs(src, ref)
     languages = [_check_system(place, len(pairs)) for place in ([model] if against is None else [model, against])]
     flavour = Flavour(tokenized=tokenized, lowercase=lowercase, language=next(filter(None, languages), ""))
-    first = _system(model, pairs.sources, pairs.targets, flavour, beam, tag, device)
+    first = _system(model, pairs.sources, pairs.targets, flavour, chosen, beam, tag, device)
     if against is None:
         return Evaluation(first, None, [])
     tag = tag if _knows(against, tag) else ""
-    second = _system(Path(against), pairs.sources, pairs.targets, flavour, beam, tag, device)
-    tests = paired_tests(pairs.targets, second.translations, first.translations, flavour)
+    second = _system(Path(against), pairs.sources, pairs.targets, flavour, chosen, beam, tag, device)
+    tests = paired_tests(pairs.targets, second.translations, first.translations, flavour, tested)
     return Evaluation(first, second, tests)
 
 
@@ -111,6 +115,7 @@ def _system(
     sources: list[str],
     references: list[str],
     flavour: Flavour,
+    metrics: Sequence[str],
     beam: int | None,
     tag: str,
     device: str,
@@ -125,7 +130,7 @@ def _system(
         seconds = time.monotonic() - began
         loss = text_perplexity(translator, sources, references)
         name = str(place or "bundled model")
-    scores = corpus_scores(written, references, flavour)
+    scores = corpus_scores(written, references, flavour, metrics)
     return System(name, written, scores, by_source_length(sources, written, references, flavour), loss, seconds)
 
 

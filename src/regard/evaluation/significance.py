@@ -18,15 +18,14 @@ from jaxtyping import Float
 from regard.core.errors import ConfigError
 from regard.evaluation.metrics import (
     CHUNK_CELLS,
-    LOWER_IS_BETTER,
     SEED,
     Flavour,
     Statistics,
     check_parallel,
     resample,
-    score_sums,
 )
 
+TESTED = ("bleu", "chrf")  # by what two systems are compared, unless it is said
 ROUNDING = 1e-9  # scores that differ by less than this are equal
 
 
@@ -61,7 +60,7 @@ def paired_tests(
     baseline: Sequence[str],
     system: Sequence[str],
     flavour: Flavour = Flavour(),
-    metrics: Sequence[str] = ("bleu", "chrf"),
+    metrics: Sequence[str] = TESTED,
     samples: int = 1000,
     trials: int = 10000,
     seed: int = SEED,
@@ -89,19 +88,18 @@ def pooled_test(
     more runs do not make more sentences of a test set, as they would if each translation counted for itself.
     """
     _check_runs(baseline, system, samples, trials)
-    metric = baseline[0].metric
     before, after = (float(np.mean([run.value() for run in runs])) for runs in (baseline, system))
     drawn = resampled_means(system, samples, seed) - resampled_means(baseline, samples, seed)
     swapped = np.mean(
         [
-            _swapped_differences(metric, old.rows, new.rows, trials, seed)  # the same coins for every seed
+            _swapped_differences(old, new, trials, seed)  # the same coins for every seed
             for old, new in zip(baseline, system, strict=True)
         ],
         axis=0,
     )
-    better = -drawn if metric in LOWER_IS_BETTER else drawn
+    better = -drawn if system[0].measure.lower_is_better else drawn
     return PairedResult(
-        metric=metric,
+        metric=system[0].metric,
         baseline=before,
         system=after,
         difference=after - before,
@@ -114,7 +112,7 @@ def pooled_test(
 
 def resampled_means(runs: Sequence[Statistics], samples: int, seed: int = SEED) -> Float[np.ndarray, " R"]:
     """The mean score of several runs on each of `samples` bootstrap samples of the sentences that all have translated."""
-    return np.mean([score_sums(run.metric, resample(run.rows, samples, seed)) for run in runs], axis=0)
+    return np.mean([run.scores(resample(run.rows, samples, seed)) for run in runs], axis=0)
 
 
 def mean_interval(runs: Sequence[Statistics], samples: int, seed: int = SEED) -> tuple[float, float]:
@@ -146,19 +144,17 @@ def _check_runs(baseline: Sequence[Statistics], system: Sequence[Statistics], sa
         raise ConfigError("paired tests", what, "Give statistics of the same test set")
 
 
-def _swapped_differences(
-    metric: str, old: Float[np.ndarray, "N F"], new: Float[np.ndarray, "N F"], trials: int, seed: int
-) -> Float[np.ndarray, " R"]:
+def _swapped_differences(old: Statistics, new: Statistics, trials: int, seed: int) -> Float[np.ndarray, " R"]:
     """Differences of two pseudo-systems, in each of which every sentence comes from either system by a fair coin."""
     rng = np.random.default_rng(seed)
-    count = len(old)
-    moved = old - new  # what `new` gains, and `old` loses, by swapping a sentence
+    count = len(old.rows)
+    moved = old.rows - new.rows  # what `new` gains, and `old` loses, by swapping a sentence
     differences = np.empty(trials)
     step = max(1, CHUNK_CELLS // count)
     for start in range(0, trials, step):
         swap = rng.integers(2, size=(min(step, trials - start), count), dtype=np.uint8).astype(np.float64)
         change = swap @ moved
-        first, second = score_sums(metric, new.sum(0) + change), score_sums(metric, old.sum(0) - change)
+        first, second = new.scores(new.rows.sum(0) + change), old.scores(old.rows.sum(0) - change)
         differences[start : start + step] = first - second
     return differences
 

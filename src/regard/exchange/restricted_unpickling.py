@@ -340,6 +340,8 @@ def _appends(machine: _Machine) -> None:
 
 def _add_items(machine: _Machine) -> None:
     values = machine.since_mark()
+    if not isinstance(machine.top(), set):
+        raise ValueError
     machine.top().update(values)
 
 

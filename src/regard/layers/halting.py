@@ -11,6 +11,7 @@ All is computed for all steps at once, in constant shapes: on CUDA, nothing asks
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import NamedTuple
 
 import torch
@@ -33,7 +34,7 @@ class Halted(NamedTuple):
 
 def halt(chances: Float[Tensor, "steps *N"], epsilon: float) -> Halted:
     """When positions halt whose steps have these chances, in [0, 1]. Give them in float32: they are added up."""
-    up_to = chances.cumsum(0)
+    up_to = torch.stack(list(accumulate(chances.unbind(), torch.add)))  # cumsum has no deterministic kernel on CUDA
     before = torch.cat((torch.zeros_like(up_to[:1]), up_to[:-1]))
     runs = before <= 1 - epsilon  # h_1 + .. + h_{n-1}: step n is still made
     goes_on = torch.cat((runs[1:], torch.zeros_like(runs[:1])))  # and so is step n + 1; after the last there is none

@@ -14,9 +14,11 @@ from regard.layers.recurrent.layers import LSTM
 
 def start_by_sizes(model: nn.Module, gated: Iterable[str], gates: int) -> None:
     """Tables start from N(0, 1/width), matrices by Glorot's rule, every gate's on its own; `gated` are parts of the names of
-    matrices that hold several. Vectors start at 0, but the forget gates of LSTMs open."""
+    matrices that hold several. Vectors start at 0, but the forget gates of LSTMs open. Single numbers stay as they are."""
     several = tuple(gated)
     for name, p in model.named_parameters():
+        if p.dim() == 0:
+            continue
         if p.dim() == 1:
             nn.init.zeros_(p)
         elif "embedding" in name or name.startswith("output."):

@@ -33,7 +33,7 @@ from regard.core.errors import ConfigError
 from regard.core.tree import Memory, State
 from regard.core.types import Padded
 from regard.layers.attention.masked_softmax import masked_softmax
-from regard.layers.attention.scores import make_score
+from regard.layers.attention.scores import SCORES, make_score
 from regard.layers.attention.windows import PredictedCentre, gaussian, window_keep
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
@@ -52,7 +52,7 @@ SIZES = {
     "window": (1, 1 << 20),
     "max_source": (1, 1 << 20),
 }
-# The paper's names, and those in layers/attention/scores.
+# The paper's names, where they differ or not, of those in layers/attention/scores.
 SCORE_NAMES = {"dot": "dot", "general": "bilinear", "concat": "concat", "location": "location"}
 
 
@@ -65,7 +65,7 @@ class LuongConfig:
     width: int = 512  # n, of every LSTM
     readout: int = 0  # l, of the attentional vector h~_t; 0: as `width`
     layers: int = 2  # of the encoder and of the decoder
-    score: Literal["dot", "general", "concat", "location"] = "general"
+    score: str = "general"  # or dot, concat, location, as in the paper, or any other in layers/attention/scores
     attention: Literal["global", "local-m", "local-p"] = "global"
     window: int = 10  # D: local attention sees so many words to each side
     input_feeding: bool = True  # without it, training goes through all steps at once
@@ -78,6 +78,9 @@ class LuongConfig:
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout",))
+        if self.score not in (known := list(dict.fromkeys([*SCORE_NAMES, *SCORES.names()]))):
+            what = f"there is no score {self.score!r}"
+            raise ConfigError("setting model.score", what, f"Use one of {', '.join(known)}")
         if self.tie != "none" and (self.readout or self.width) != self.words:
             what = f"tables can be one only if h~_t has the width of the embedding ({self.words})"
             raise ConfigError("setting model.tie", what, f"Set readout={self.words} or tie=none")
@@ -133,7 +136,7 @@ class Luong(Writer):
             self.decoder: Any = nn.ModuleList(nn.Linear(i + n, 4 * n) for i in (m + readout, *inputs[1:]))
         else:
             self.decoder = nn.ModuleList(recurrent("lstm", i, n, bias=True) for i in inputs)
-        score = SCORE_NAMES[config.score]
+        score = SCORE_NAMES.get(config.score, config.score)
         self.score = make_score(score, query_width=n, key_width=n, width=n, limit=config.max_source)  # W_a
         self.centre = PredictedCentre(n, n) if config.attention == "local-p" else None  # W_p, v_p
         self.combine = nn.Linear(2 * n, readout, bias=False)  # W_c

@@ -21,10 +21,10 @@ Departs (from the papers, and from their C code, whose defaults are the defaults
   h, times their number.
 - Negatives are shared: `shared` words are drawn for 128 words of the text and weighted K/shared, so that the expected gradient
   is that of K negatives for each pair. A negative that is the word to be told counts 0 there, as in the C code.
-- Up to some thousand words are gone through at once, as matrix products, and their gradients added up
+- Up to some thousand words are gone through at once, as products and sums of rows, and their gradients added up
   (`training/word2vec_updates.py`); words that come more than a few times among them have a lower rate, so that the sum does not
   overshoot. The C code changes its vectors after each pair.
-- Nodes near the root of the tree are met by nearly all words of such a batch: beyond 256 changes at once, or
+- Nodes near the root of the tree are met by nearly all words of such a batch: beyond 64 changes at once, or
   fewer in a text of few words, their rate is lowered.
 - In skip-gram with negative sampling the word in the middle is the input, as in the paper; in the C code, the words around it.
   Over a text, both are the same pairs. With the tree it is as in the C code.

@@ -74,7 +74,8 @@ def fast_steps(
         decoder = decoder_parts(model, capacity)
         why = f"there are no such kernels for this {type(model).__name__}"
     if decoder is None:
-        _warn(why)
+        if constraints.config.fused != "auto":  # then nobody asked
+            _warn(why)
         return None
     return FastSteps(model, decoder, method, constraints)
 

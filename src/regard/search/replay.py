@@ -161,8 +161,9 @@ class Replayed:
 
 
 def _copy(into: list[Tensor], what: list[Tensor]) -> None:
-    """By few kernels."""
-    torch._foreach_copy_(into, what)  # pyright: ignore[reportPrivateImportUsage]
+    """By few kernels. Steps that work in place leave nothing to copy, which torch 2.11 refuses."""
+    if into:
+        torch._foreach_copy_(into, what)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _own(tensor: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from regard.models.base import Writer
 from regard.search.bounds import bounds
 from regard.search.config import SearchConfig
 from regard.search.constraints import Constraints
-from regard.search.forcing import check_ready
+from regard.search.forcing import SCORE_CELLS, check_ready
 from regard.search.hypothesis import Hypothesis
 from regard.search.sampling import draw, uniforms
 from regard.search.scoring import normalised
@@ -38,7 +38,7 @@ class Speculated(NamedTuple):
     """A text, and how it came about."""
 
     hypothesis: Hypothesis
-    steps: int  # of the large model
+    steps: int  # of the large model, after what was given
     guessed: int
     right: int  # of the guesses
 
@@ -86,15 +86,18 @@ def speculate(
         what = "its state cannot be taken back to an earlier token"
         raise ModelError(type(model).__name__, what, "Use a transformer or a gpt, or no draft")
     small = _Reader(draft, config, source, limits[0], forced[0])
+    most_known = max(1, SCORE_CELLS // model.output.vocabulary)
     written: list[int] = []
     own: list[float] = []
     steps = guessed = right = 0
     ended = False
     while not ended and len(written) <= limits[0]:
+        known = forced[0][len(written) : len(written) + most_known]  # what must be written need not be guessed
         room = limits[0] - len(written)  # the step after the last token may still end the text
-        guesses = small.guess(written, min(ahead, room))
+        guesses = known or small.guess(written, min(ahead, room))
         tokens, log_probs = large.check(written, guesses)
-        steps, guessed = steps + 1, guessed + len(guesses)
+        if not known:
+            steps, guessed = steps + 1, guessed + len(guesses)
         for i, (token, log_prob) in enumerate(zip(tokens, log_probs, strict=True)):
             if log_prob == float("-inf") or (len(written) == limits[0] and token != EOS):
                 ended = True  # nothing may be written, or no more
@@ -106,7 +109,7 @@ def speculate(
             written.append(token)
             if i == len(guesses) or token != guesses[i]:
                 break
-            right += 1
+            right += not known
     finished = len(own) > len(written)
     hypothesis = _hypothesis(config, written, own, finished, len(forced[0]) if large.continues else 0)
     return Speculated(hypothesis, steps, guessed, right)
@@ -137,14 +140,25 @@ class _Reader:
         self.before: list[Any] = []  # states that cannot be taken back: the one before each token
 
     def guess(self, written: list[int], count: int) -> list[int]:
-        """The next tokens, as this model would write them."""
+        """The next tokens, as this model would write them. Loops, which are rare, may be guessed: a guess may be wrong."""
         found: list[int] = []
+        config = self.config
+        strict = bool(config.no_repeat_ngram or config.min_length)
         while len(found) < count:
-            tokens, _ = self._next([*written, *found], 1)
-            if tokens[-1] == EOS:
+            text = [*written, *found]
+            token = self._next(text, 1)[0][-1] if strict else self._likeliest(text)
+            if token == EOS:
                 break
-            found.append(tokens[-1])
+            found.append(token)
         return found
+
+    def _likeliest(self, text: list[int]) -> int:
+        """The next token, loops allowed."""
+        values = self._scores(text, 1)[0, 0]
+        values.index_fill_(0, self.constraints.banned, float("-inf"))
+        if self.uniform is None:
+            return int(values.argmax())
+        return int(draw(self.config, values[None], self.uniform[len(text)][None])[0])
 
     def check(self, written: list[int], guesses: list[int]) -> tuple[list[int], list[float]]:
         """What this model writes after the text, and after each of the guesses; with the log-probabilities."""
@@ -152,13 +166,16 @@ class _Reader:
 
     def _next(self, text: list[int], places: int) -> tuple[list[int], list[float]]:
         """What is written after the text, and after the text without its last tokens: so many places, the last one last."""
+        return self._written(self._scores(text, places), text, places)
+
+    def _scores(self, text: list[int], places: int) -> Float[Tensor, "T 1 V"]:
+        """The log-probabilities at these places."""
         inputs = [BOS, *text]
         same = next((i for i, (a, b) in enumerate(zip(self.read, inputs, strict=False)) if a != b), len(self.read))
         same = min(same, len(inputs) - places, len(self.read))
         self._back(same)
         hidden = self._advance(inputs[same:])[:, -places:]  # 1 T D
-        values = self.model.output.scores(hidden.transpose(0, 1))  # T 1 V
-        return self._written(values, text, places)
+        return self.model.output.scores(hidden.transpose(0, 1))
 
     def _advance(self, tokens: list[int]) -> Float[Tensor, "1 T D"]:
         if isinstance(self.state, CacheState):

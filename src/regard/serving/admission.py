@@ -76,7 +76,7 @@ class Admission:
         visit = None if visit is None or visit.ended else visit
         has_place = visit is not None and visit.used < visit.places
         if not has_place:
-            self._check(tokens, seconds)
+            self.check(tokens, seconds)
         self._pass_time()
         self.requests, self.tokens = self.requests + (not has_place), self.tokens + tokens
         self._idle.clear()
@@ -86,6 +86,9 @@ class Admission:
         try:
             yield
             worked_off = True
+        except (asyncio.CancelledError, GeneratorExit):  # its client went: it keeps nobody waiting any more
+            worked_off = True
+            raise
         finally:
             self._pass_time()
             self.tokens -= tokens
@@ -102,7 +105,8 @@ class Admission:
         if not self.requests:
             self._idle.set()
 
-    def _check(self, tokens: int, seconds: float | None) -> None:
+    def check(self, tokens: int, seconds: float | None) -> None:
+        """Refuses a request of so many tokens where there is no place for it now."""
         limits = self.limits
         if self.closed:
             raise Refused(503, "the server is being stopped", "Try again later", kind="busy", retry_after=5)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from regard.core.search_config import SearchConfig
 from regard.serving.admission import guess_tokens
+from regard.serving.choosing import PLAIN, Choosing, Variants
+from regard.serving.companions import NONE, Companions
 from regard.tasks.lines import Sentence, Translation, join_line
 
 if TYPE_CHECKING:
@@ -36,39 +37,77 @@ class Searching:
     alternatives: int
     attention: bool
     terms: Terms | None = None
+    choosing: Choosing = PLAIN
+    companions: Companions = NONE  # where they are needed
 
     def settings(self, own: SearchConfig) -> SearchConfig:
         """The model's own settings with what was asked for. As many hypotheses are kept as are given back."""
-        beam = max(self.beam or own.beam, self.alternatives + 1)
-        return dataclasses.replace(own, method="beam", beam=beam, nbest=self.alternatives + 1)
+        return self.choosing.settings(own, self.beam, self.alternatives)
+
+
+@dataclasses.dataclass(frozen=True)
+class ToTranslate:
+    texts: Sequence[str]
+    prefix: str = ""  # how the translation of a single text must begin
+
+    @property
+    def prefixes(self) -> list[str] | None:
+        return [self.prefix] * len(self.texts) if self.prefix else None
 
 
 class Translating:
     """Texts into the n-best translations of each. The units are sentences, split as `regard translate` splits them."""
 
     def __init__(self) -> None:
-        self._with_terms: weakref.WeakKeyDictionary[Translator, dict[Terms, Translator]] = weakref.WeakKeyDictionary()
+        self._variants = Variants()
 
-    def cut(self, model: Translator, wish: Sequence[str]) -> list[Counted]:
-        return [Counted(one, len(one.ids) + 1, one.line) for one in model.split(wish)]
+    def cut(self, model: Translator, wish: ToTranslate) -> list[Counted]:
+        return [Counted(one, len(one.ids) + 1, one.line) for one in model.split(wish.texts, wish.prefixes)]
 
     def compute(self, model: Translator, key: Searching, units: Sequence[Counted]) -> list[list[Translation]]:
         settings = key.settings(model.search)
-        if key.terms is not None:  # made ready once for each model
-            known = self._with_terms.setdefault(model, {})
-            if key.terms not in known:
-                known[key.terms] = model.with_glossary(key.terms.glossary)
-            model = known[key.terms]
+        choosing = key.choosing
+        model = self._variants.of(model, choosing, key.terms, key.companions)
         sentences = [dataclasses.replace(unit.what, line=i) for i, unit in enumerate(units)]
-        return model.search_sentences(sentences, settings, attention=key.attention, details=key.attention)
+        told = {"alignment": choosing.alignment, "details": key.attention or choosing.details}
+        return model.search_sentences(sentences, settings, attention=key.attention, **told)
+
+    @staticmethod
+    def beside(key: Searching) -> bool:
+        """Whether such a batch may be searched for while another is: nothing special is asked for."""
+        return key == Searching(key.beam, key.alternatives, attention=False)
 
     def join(
-        self, model: Translator, wish: Sequence[str], units: Sequence[Counted], found: list[list[Translation]]
+        self, model: Translator, wish: ToTranslate, units: Sequence[Counted], found: list[list[Translation]]
     ) -> list[list[Translation]]:
-        lines: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in wish]
+        lines: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in wish.texts]
         for unit, many in zip(units, found, strict=True):
             lines[unit.line].append((unit.what, many))
-        return [join_line(text, parts) for text, parts in zip(wish, lines, strict=True)]
+        return [join_line(text, parts) for text, parts in zip(wish.texts, lines, strict=True)]
+
+
+@dataclasses.dataclass(frozen=True)
+class NextWords:
+    """What could stand after a prefix: see tasks/alternatives.py."""
+
+    text: str
+    prefix: str
+    count: int
+
+
+class FindingNextWords:
+    """The likeliest next words, each with its translation. The key is the beam."""
+
+    def cut(self, model: Translator, wish: NextWords) -> list[Counted]:
+        return [Counted(wish, guess_tokens([wish.text, wish.prefix]))]
+
+    def compute(self, model: Translator, key: int | None, units: Sequence[Counted]) -> list[list[Translation]]:
+        settings = PLAIN.settings(model.search, key, 0)
+        wishes = [unit.what for unit in units]
+        return [model.alternatives(one.text, one.prefix, one.count, search=settings) for one in wishes]
+
+    def join(self, model: Translator, wish: NextWords, units: Sequence[Counted], found: list[Any]) -> list[Translation]:
+        return found[0]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ class Wishes:
     best_of: int | None = None  # texts drawn, of which the n with the highest log-probability per token are given
     echo: bool = False  # the prompt is given back before the text
     logprobs: int | None = None  # 0: the tokens' own; more: those of so many likeliest tokens, too
+    draft: bool = False  # a small model guesses: the same text, sooner
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from regard.core.visible_text import visible
 from regard.serving.fields import Choice, Kind, Only
 from regard.serving.languages import Languages
 from regard.serving.refusals import Refused
-from regard.tasks.glossary import Glossary
+from regard.tasks.glossary import KEPT, Glossary
 
 MOST_GLOSSARIES = 64
 _GIVEN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,99})(?::(?P<pair>[^=]{1,60}))?=(?P<path>.+)", re.DOTALL)
@@ -42,6 +42,7 @@ class Glossaries:
 
     def __init__(self, found: Sequence[Terms] = ()):
         self.found = {one.name: one for one in found}
+        self._keeping: dict[tuple[str | None, tuple[str, ...]], Terms] = {}  # with what is left as it is, too
         self.began = datetime.datetime.now(datetime.UTC)
 
     @classmethod
@@ -81,10 +82,19 @@ class Glossaries:
             return Choice(tuple(self.found))
         return Only(None, "there are no glossaries here", "Leave it out, or start the server with --glossary")
 
-    def choose(self, name: str | None, source: str | None, target: str, field: str) -> Terms | None:
-        """The glossary of a name, which has to be one for these languages."""
-        if name is None:
-            return None
+    def choose(
+        self, name: str | None, source: str | None, target: str, field: str, keep: Sequence[str] = ()
+    ) -> Terms | None:
+        """The glossary of a name, which has to be one for these languages; `keep` is what else is left as it is."""
+        found = None if name is None else self._named(name, source, target, field)
+        kinds = tuple(kind for kind in KEPT if kind in keep)
+        if not kinds:
+            return found
+        terms = {} if found is None else found.glossary.terms
+        made = Terms(name or "", source or "", target, Glossary(terms, kinds))
+        return self._keeping.setdefault((name, kinds), made)  # the same one for the same wish: it is a key
+
+    def _named(self, name: str, source: str | None, target: str, field: str) -> Terms:
         found = self.found[name]
         if (source, target) != (found.source, found.target):
             what = f"`{field}`: {name} is for {found.source} to {found.target}"

@@ -17,6 +17,7 @@ SIZES = {
     "request_characters": (1, 1 << 30),
     "beam": (1, 64),
     "alternatives": (0, 63),
+    "samples": (2, 64),
     "choices": (1, 64),
     "new_tokens": (1, 1_000_000),
     "stops": (0, 64),
@@ -49,6 +50,7 @@ class Limits:
     request_characters: int = 100_000  # of all texts of a request
     beam: int = 16
     alternatives: int = 8
+    samples: int = 32  # drawn for minimum Bayes risk
     choices: int = 8  # texts that a completion asks for: n, best_of
     new_tokens: int = 1024  # of a completion
     stops: int = 4

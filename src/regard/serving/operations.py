@@ -159,6 +159,8 @@ class Desk:
         known_now = in_header is not None or not facade.key_field
         if known_now:
             self._let_in(operation, request, in_header)
+        if operation.method == "POST":
+            self.service.check_room()  # who is refused need not be read
         given, files = await self._given(operation, request)
         if not known_now:
             self._let_in(operation, request, _key_in(given, facade.key_field))
@@ -175,7 +177,8 @@ class Desk:
         if operation.open:
             return
         number = self.door.keys.number(key) if self.door.keys else None
-        self.rates.check(self.door.client(request) if number is None else f"key {number}")
+        if self.rates.size:
+            self.rates.check(self.door.client(request) if number is None else f"key {number}")
         self.door.check(key, operation.facade.missing_key, operation.facade.wrong_key)
 
     async def _given(self, operation: Operation, request: Request) -> tuple[Any, Mapping[str, File]]:

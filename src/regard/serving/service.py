@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncGenerator, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.serving.admission import Admission, deadline_of_visit, guess_tokens
 from regard.serving.aligning import Aligning, Pair
-from regard.serving.batched_tasks import Classifying, Embedding, Filling, Searching, Tagging, ToClassify, Translating
+from regard.serving.batched_tasks import (
+    Classifying,
+    Embedding,
+    Filling,
+    FindingNextWords,
+    NextWords,
+    Searching,
+    Tagging,
+    ToClassify,
+    ToTranslate,
+    Translating,
+)
 from regard.serving.batching import Kind, Order, Worker
 from regard.serving.checking import check_count, check_texts, check_wishes, needs
+from regard.serving.choosing import PLAIN, Choosing
+from regard.serving.companions import NONE
 from regard.serving.completions import Completed, Completion, Piece, TokenFacts, Wishes
+from regard.serving.drafted_texts import Guessed, WritingDrafted, check_drafted
 from regard.serving.limits import Limits
 from regard.serving.metrics import Metrics
 from regard.serving.refusals import Refused
@@ -42,7 +57,8 @@ class Service:
         self.admission = Admission(self.limits)
         self._workers: dict[str, Worker] = {}
         self._scribes: dict[str, Scribe] = {}
-        self._translating, self._aligning = Translating(), Aligning()
+        self._translating, self._aligning, self._next_words = Translating(), Aligning(), FindingNextWords()
+        self._drafted = WritingDrafted()
         shelf.on_load.append(self._loaded)
         self._add_gauges()
 
@@ -85,6 +101,14 @@ class Service:
     def visit(self) -> contextlib.AbstractContextManager[None]:
         """All that one client's request asks for: it has one deadline, and is drained as a whole."""
         return self.admission.visit(self.limits.answer_seconds)
+
+    def check_room(self) -> None:
+        """Refuses (503) a request that there is no place for, before anything is read of it."""
+        try:
+            self.admission.check(0, self.limits.answer_seconds)
+        except Refused as error:
+            self.metrics.refusals.add(error.kind)
+            raise
 
     async def drain(self, seconds: float | None = None) -> bool:
         """Refuses what comes from now on, and waits until all that was accepted is answered, at most so many seconds.
@@ -132,17 +156,49 @@ class Service:
         alternatives: int = 0,
         attention: bool = False,
         terms: Terms | None = None,
+        choosing: Choosing = PLAIN,
+        prefix: str = "",
         deadline: float | None = None,
     ) -> list[list[Translation]]:
-        """The same with tokens, scores and, if asked for, attention weights (which torch works out, more slowly)."""
+        """The same with tokens, scores and, if asked for, attention weights (which torch works out, more slowly).
+
+        `choosing` is what else is wanted; `prefix` is how the translation of a single text must begin.
+        """
         needs(served, "translation")
         check_texts(texts, self.limits)
+        check_texts([prefix], self.limits, "prefix")
         check_count("beam", beam, 1, self.limits.beam)
         check_count("alternatives", alternatives, 0, self.limits.most_alternatives)
-        key = Searching(beam, alternatives, attention, terms)
-        found = await self._batched(served, self._translating, key, list(texts), texts, deadline)
+        choosing = choosing.check(served, beam, alternatives, terms, self.limits)
+        if prefix and len(texts) != 1:
+            raise Refused(400, "`prefix`: it is for one text", "Send one text at a time", field="prefix")
+        choosing = dataclasses.replace(choosing, prefixed=bool(prefix))
+        beside = served.beside if choosing.rerank or choosing.draft else NONE
+        key = Searching(beam, alternatives, attention, terms, choosing, beside)
+        tokens = choosing.cost(self.limits) * guess_tokens(texts)
+        wish = ToTranslate(list(texts), prefix)
+        found = await self._batched(served, self._translating, key, wish, texts, deadline, tokens)
         self.metrics.noted.add(served.name, by=sum(bool(many[0].note) for many in found))
         return found
+
+    async def next_words(
+        self,
+        served: Served,
+        text: str,
+        prefix: str,
+        count: int,
+        *,
+        beam: int | None = None,
+        deadline: float | None = None,
+    ) -> list[Translation]:
+        """The likeliest words after a prefix, each with the best translation that goes on so, the likeliest first."""
+        needs(served, "translation")
+        check_texts([text, prefix], self.limits)
+        check_count("beam", beam, 1, self.limits.beam)
+        check_count("next_words", count, 1, max(1, self.limits.alternatives))
+        wish = NextWords(text, prefix, count)
+        tokens = count * guess_tokens([text, prefix])
+        return await self._batched(served, self._next_words, beam, wish, [text], deadline, tokens)
 
     async def align(
         self, served: Served, pairs: Sequence[Pair], *, deadline: float | None = None
@@ -196,6 +252,12 @@ class Service:
         """Texts that go on from a prompt (a text, or tokens)."""
         needs(served, "language")
         check_wishes(prompt, wishes, self.limits)
+        if wishes.draft:
+            check_drafted(served, wishes)
+            wish = Guessed(prompt, wishes)
+            return await self._batched(
+                served, self._drafted, served.beside, wish, (), deadline, _tokens(prompt, wishes)
+            )
         with self._accepted(_tokens(prompt, wishes), deadline) as end:
             writing = Writing(prompt, wishes, streams=False)
             self._scribe(served).submit(writing)
@@ -210,6 +272,10 @@ class Service:
         """
         needs(served, "language")
         check_wishes(prompt, wishes, self.limits)
+        if wishes.draft:
+            raise Refused(
+                400, "`draft`: a text that is guessed is not streamed", "Leave one of the two out", field="draft"
+            )
         if (wishes.best_of or 1) > wishes.n:
             what = "the best of several texts is known only when all of them are written"
             raise Refused(400, what, "Leave best_of out, or do not stream", field="best_of")
@@ -249,9 +315,16 @@ class Service:
     # --- how it is done
 
     async def _batched(
-        self, served: Served, kind: Kind, key: Hashable, wish: Any, texts: Sequence[str], deadline: float | None
+        self,
+        served: Served,
+        kind: Kind,
+        key: Hashable,
+        wish: Any,
+        texts: Sequence[str],
+        deadline: float | None,
+        tokens: int | None = None,
     ) -> Any:
-        tokens = guess_tokens(texts)
+        tokens = guess_tokens(texts) if tokens is None else tokens
         with self._accepted(tokens, deadline) as end:
             order = Order(kind, key, wish, tokens)
             self._worker(served).submit(order)

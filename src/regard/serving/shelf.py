@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from regard.core.errors import ConfigError, ModelError
 from regard.core.visible_text import visible
+from regard.serving.companions import NONE, ROLES, SAME_TOKENS, Companions, check_companion, members_of, owner_of
 from regard.tasks.guarding import Guard
 from regard.tasks.pretrained import BUNDLED, capabilities_of, find_model, load
 from regard.tasks.run_files import read_config
@@ -31,6 +32,7 @@ TASKS: dict[str, Task] = {
     "embeds": "vectors",
 }
 MOST_MODELS = 64
+_OWNERS: dict[str, tuple[Task, ...]] = {"--draft": ("translation", "language")}
 GUARD = Guard()
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # goes into addresses, answers and metrics
 
@@ -44,6 +46,7 @@ class Served:
     task: Task
     config: dict[str, Any] = dataclasses.field(repr=False)
     shelf: Shelf = dataclasses.field(repr=False)
+    beside: Companions = NONE
 
     @property
     def source_language(self) -> str:
@@ -85,7 +88,8 @@ class Shelf:
         self.models: dict[str, Served] = {}
         self.most_loaded = most_loaded
         self.on_load: list[Callable[[Served], None]] = []  # told when a model's weights were read
-        self._read = read
+        self._read, self._guard = read, GUARD
+        self._companions = NONE
         self._loaded: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._loading: dict[str, threading.Lock] = {}
@@ -100,8 +104,11 @@ class Shelf:
         compute: Asked = "auto",
         most_loaded: int = 0,
         guard: Guard | None = GUARD,
+        mix: str = "log",
     ) -> Shelf:
         """The models of run folders (`DIR`, or `NAME=DIR`); without any, the bundled one. Configurations are read, weights not.
+
+        Folders joined by `+` are one model, whose members write together (see tasks/ensembles.py); `mix` is how.
 
         `guard` takes care that translators answer with translations: see docs/decoding.md.
         """
@@ -115,15 +122,33 @@ class Shelf:
             return model.guarded(guard) if isinstance(model, Translator) else model
 
         shelf = cls(read, most_loaded)
+        shelf._guard, shelf._companions = guard, Companions(device=device, mix=mix)
         for given in folders or [BUNDLED]:
             shelf.put(given)
+        if engine == "ctranslate2" and any(served.beside.members for served in shelf):
+            raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
         return shelf
 
     def put(self, given: str | Path) -> Served:
         """Puts a model on the shelf that is given as `DIR` or `NAME=DIR`."""
-        return self.add(*_named(given))
+        name, folder, members, weights = _named(given)
+        together = dataclasses.replace(self._companions, members=members, weights=weights)
+        return self.add(name, folder, together)
 
-    def add(self, name: str, folder: Path) -> Served:
+    def give(self, option: str, given: Sequence[str], **more: Any) -> None:
+        """Companions (`[NAME=]DIR`) for models that are on the shelf: `option` says what for (see companions.ROLES)."""
+        field, able = ROLES[option]
+        for text in given:
+            names = [served.name for served in self if served.task in _OWNERS.get(option, ("translation",))]
+            name, folder = owner_of(option, text, names)
+            served = self.models[name]
+            if getattr(served.beside, field) is not None:
+                raise ConfigError(option, f"{name} is given two", "Give one")
+            check_companion(option, served.folder, folder, able, same_tokens=field in SAME_TOKENS)
+            beside = dataclasses.replace(served.beside, **{field: folder}, **more)
+            self.models[name] = dataclasses.replace(served, beside=beside)
+
+    def add(self, name: str, folder: Path, beside: Companions = NONE) -> Served:
         """Puts the model of a folder on the shelf. A wrong folder, and a name that is taken, are errors."""
         config = read_config(folder)
         capabilities = capabilities_of(config["model"])
@@ -137,7 +162,7 @@ class Shelf:
         if name in self.models:
             what = f"two models are called {name!r}: {self.models[name].folder} and {folder}"
             raise ConfigError("serve", what, "Give one of them a name: NAME=DIR")
-        self.models[name] = Served(name, folder, task, config, self)
+        self.models[name] = Served(name, folder, task, config, self, beside)
         return self.models[name]
 
     def __iter__(self) -> Iterator[Served]:
@@ -170,7 +195,7 @@ class Shelf:
             with self._lock:
                 if served.name in self._loaded:
                     return self._loaded[served.name]
-            model = self._read(served.folder)
+            model = self._read_together(served) if served.beside.writes_together else self._read(served.folder)
             with self._lock:
                 self._loaded[served.name] = model
                 while self.most_loaded and len(self._loaded) > self.most_loaded:
@@ -179,14 +204,18 @@ class Shelf:
             tell(served)
         return model
 
+    def _read_together(self, served: Served) -> Translator:
+        return served.beside.load_together(served.folder).guarded(self._guard)
 
-def _named(given: str | Path) -> tuple[str, Path]:
+
+def _named(given: str | Path) -> tuple[str, Path, tuple[Path, ...], tuple[float, ...] | None]:
     """`NAME=DIR`, or a folder, whose name is the model's. A folder with = in its path that exists is a folder."""
     text = str(given)
     name, sign, rest = text.partition("=")
     if sign and not Path(text).exists() and "/" not in name:
-        return name, find_model(rest or None)
+        return name, *members_of(rest)
     if text == BUNDLED and not Path(text).exists():
-        return BUNDLED, find_model(BUNDLED)
-    folder = Path(given)
-    return folder.resolve().name if folder.exists() else folder.name, folder
+        return BUNDLED, find_model(BUNDLED), (), None
+    folder, members, weights = members_of(text)
+    names = [one.resolve().name if one.exists() else one.name for one in (folder, *members)]
+    return "-".join(names), folder, members, weights

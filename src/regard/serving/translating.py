@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from regard.serving.choosing import PLAIN, Choosing
 from regard.serving.glossaries import Glossaries, Terms
 from regard.serving.html_markup import Rules
 from regard.serving.html_text import MarkupTranslator
@@ -13,6 +15,9 @@ from regard.serving.languages import Languages
 from regard.serving.refusals import Refused
 from regard.serving.service import Service
 from regard.serving.shelf import Served
+
+if TYPE_CHECKING:
+    from regard.tasks.lines import Translation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Translated:
 
     texts: list[str]
     source: Guessed
+    found: list[Translation] = dataclasses.field(default_factory=list)  # of text without tags
 
 
 class Translating:
@@ -60,10 +66,12 @@ class Translating:
         beam: int | None = None,
         alternatives: int = 0,
         terms: Terms | None = None,
+        choosing: Choosing = PLAIN,
+        prefix: str = "",
     ) -> list[Translated]:
         """Translations of texts. Without a source language, it is detected, or is the only one that the target has.
 
-        What was not detected has confidence 0.
+        What was not detected has confidence 0. `choosing` and `prefix` are for text without tags.
         """
         if source is not None:
             sources = [Guessed(source, 100.0)] * len(texts)
@@ -73,16 +81,17 @@ class Translating:
             sources = [self._likeliest(some, target) for some in await self.detect(texts)]
         chosen = {guess.language: self.languages.choose(guess.language, target, model) for guess in sources}
         places = {code: [i for i, guess in enumerate(sources) if guess.language == code] for code in chosen}
-        found = await asyncio.gather(
-            *(
-                self._translate(served, [texts[i] for i in places[code]], rules, beam, alternatives, terms)
-                for code, served in chosen.items()
+        asked = [
+            self._translate(
+                served, [texts[i] for i in places[code]], rules, beam, alternatives, terms, choosing, prefix
             )
-        )
+            for code, served in chosen.items()
+        ]
+        found = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)  # a task costs turns of the loop
         result: dict[int, Translated] = {}
         for code, many in zip(chosen, found, strict=True):
             for place, translations in zip(places[code], many, strict=True):
-                result[place] = Translated(translations, sources[place])
+                result[place] = dataclasses.replace(translations, source=sources[place])
         return [result[place] for place in range(len(texts))]
 
     def _likeliest(self, guesses: list[Guessed], target: str) -> Guessed:
@@ -102,7 +111,21 @@ class Translating:
         beam: int | None,
         alternatives: int,
         terms: Terms | None,
-    ) -> list[list[str]]:
+        choosing: Choosing,
+        prefix: str,
+    ) -> list[Translated]:
+        unknown = Guessed("", 0.0)
         if rules is not None:
-            return await self.markup.translate(served, texts, rules, beam=beam, alternatives=alternatives, terms=terms)
-        return await self.service.translate(served, texts, beam=beam, alternatives=alternatives, terms=terms)
+            how = {"beam": beam, "alternatives": alternatives, "terms": terms}
+            return [Translated(many, unknown) for many in await self.markup.translate(served, texts, rules, **how)]
+        found = await self.service.translations(
+            served, texts, beam=beam, alternatives=alternatives, terms=terms, choosing=choosing, prefix=prefix
+        )
+        return [Translated([one.text for one in many], unknown, many) for many in found]
+
+    async def next_words(
+        self, text: str, source: str, target: str, prefix: str, count: int, *, model: Served | None, beam: int | None
+    ) -> list[Translation]:
+        """What could stand after a prefix: see `Service.next_words`."""
+        served = self.languages.choose(source, target, model)
+        return await self.service.next_words(served, text, prefix, count, beam=beam)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, cast
 from regard.core.errors import DataError, RegardError
 from regard.core.search_config import SearchConfig
 from regard.core.specials import EOS, UNK
-from regard.serving.batching import call_in, explained
+from regard.serving.batching import explained
 from regard.serving.completions import Completed, Completion, Piece, TokenFacts, Wishes
 from regard.serving.drafts import Draft
 from regard.serving.limits import Limits
 from regard.serving.metrics import Metrics
 from regard.serving.refusals import Refused
 from regard.serving.shelf import Served
+from regard.serving.threads import Crew, call_in
 from regard.tasks.text_pieces import Pieces
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Writing:
         self.pieces: asyncio.Queue[Piece | None] = asyncio.Queue()
         self.given_up = False
         self.seed = secrets.randbits(63) if wishes.seed is None else wishes.seed
+        self._config: SearchConfig | None = None
         self.ids: list[int] = []
         self.drafts: list[Draft] = []
         self.begun = 0  # drafts that are, or were, being written
@@ -55,13 +56,9 @@ class Writing:
         return max(self.wishes.n, self.wishes.best_of or 0)
 
     def config(self, model: TextModel) -> SearchConfig:
-        wishes, tokens = self.wishes, max(1, self.wishes.max_tokens)
-        if wishes.temperature == 0:
-            return model.settings(method="greedy", max_tokens=tokens)
-        return model.settings(
-            method="sample", max_tokens=tokens, temperature=wishes.temperature, top_k=wishes.top_k, top_p=wishes.top_p,
-            min_p=wishes.min_p, seed=self.seed,
-        )  # fmt: skip
+        if self._config is None:
+            self._config = settings_of(model, self.wishes, self.seed)
+        return self._config
 
     def completed(self) -> Completed:
         """The answer, when all texts have ended: with `best_of`, those with the highest log-probability per token."""
@@ -76,55 +73,36 @@ class Writing:
         return Completed(choices, len(self.ids), sum(draft.count for draft in self.drafts))
 
 
-class Scribe:
+class Scribe(Crew[Writing]):
     """The thread of one served language model."""
 
     def __init__(self, served: Served, limits: Limits, metrics: Metrics):
+        super().__init__(served.name)
         self.served, self.limits, self.metrics = served, limits, metrics
-        self._inbox: deque[Writing] = deque()
         self._waiting: deque[Writing] = deque()
         self._under_way: dict[Text, tuple[Writing, Draft]] = {}
-        self._ready = threading.Condition()
-        self._ended = False
-        self._thread: threading.Thread | None = None
         self._company: Company | None = None
         self._model: TextModel | None = None
 
-    def submit(self, writing: Writing) -> None:
-        with self._ready:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"regard-{self.served.name}", daemon=True)
-                self._thread.start()
-            self._inbox.append(writing)
-            self._ready.notify()
-
-    def end(self, seconds: float | None = None) -> bool:
-        """Ends the thread after what it computes at the moment. False: it did not end within so many seconds."""
-        with self._ready:
-            self._ended = True
-            self._ready.notify()
-        if self._thread is not None:
-            self._thread.join(seconds)
-        return self._thread is None or not self._thread.is_alive()
-
     @property
     def waiting(self) -> int:
-        return len(self._inbox) + len(self._waiting)
+        return len(self.inbox) + len(self._waiting)
 
     @property
     def slots(self) -> int:
         """Texts that are being written."""
         return len(self._under_way)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         while True:
-            with self._ready:
-                while not (self._inbox or self._waiting or self._under_way or self._ended):
+            with self.ready:
+                while not (self.inbox or self._waiting or self._under_way or self.ended):
                     self._company = self._model = None  # the shelf decides whether it stays loaded
-                    self._ready.wait()
-                if self._ended:
+                    self.ready.wait()
+                if self.ended:
                     return
-                fresh, self._inbox = list(self._inbox), deque()
+                fresh = list(self.inbox)
+                self.inbox.clear()
             try:
                 self._turn(fresh)
             except Exception as error:
@@ -288,6 +266,17 @@ class Scribe:
         call_in(writing.loop, _refused, writing, error)
 
 
+def settings_of(model: TextModel, wishes: Wishes, seed: int) -> SearchConfig:
+    """The search for one text as it is wished for."""
+    tokens = max(1, wishes.max_tokens)
+    if wishes.temperature == 0:
+        return model.settings(method="greedy", max_tokens=tokens)
+    return model.settings(
+        method="sample", max_tokens=tokens, temperature=wishes.temperature, top_k=wishes.top_k, top_p=wishes.top_p,
+        min_p=wishes.min_p, seed=seed,
+    )  # fmt: skip
+
+
 def prompt_tokens(tokenizer: Tokenizer, prompt: str | Sequence[int]) -> list[int]:
     """The tokens of a prompt. One of which nothing is known to the model is an error; so are tokens that do not exist."""
     if not isinstance(prompt, str):
@@ -322,4 +311,4 @@ def _refused(writing: Writing, error: BaseException) -> None:
     writing.pieces.put_nowait(None)
 
 
-__all__ = ["Draft", "Scribe", "Writing", "prompt_tokens"]
+__all__ = ["Draft", "Scribe", "Writing", "prompt_tokens", "settings_of"]

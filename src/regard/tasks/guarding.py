@@ -66,6 +66,7 @@ class Guard:
                 method="beam",
                 beam=max(WIDER, settings.beam if settings.method == "beam" else 1),
                 nbest=max(WIDER, settings.nbest),
+                groups=1,
                 no_repeat_ngram=3,
                 min_length=min(1, settings.max_length),
             )

@@ -236,6 +236,11 @@ class TextModel:
         found = [[self._generation(passage) for passage in many] for many in passages]
         return found[0] if isinstance(prompts, str) else found
 
+    def passage(self, prompt: Sequence[int], search: SearchConfig) -> Passage:
+        """What follows tokens, as tokens: one text, or the best of a beam."""
+        self.model.eval()
+        return write_on(self._find, [list(prompt)], search, self.model.limits.target)[0][0]
+
     def _find(self, prompts: list[list[int]], config: SearchConfig) -> list[list[Hypothesis]]:
         """What follows each prompt within the model's context."""
         if self.draft is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,18 @@ class LazyTorch:
     def __init__(self, folder: Path | None, tokenizers: TokenizerPair, device: str, engine: TorchEngine | None = None):
         self.folder, self.tokenizers, self.device = folder, tokenizers, device
         self._engine = engine
+        self.turn = threading.RLock()  # of several threads, one at a time searches
         self.taken = False  # somebody has the model in hand, and may change it
 
     @property
     def drafts(self) -> bool:
         """Whether a small model guesses."""
         return self._engine is not None and self._engine.draft is not None
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention to show: what CTranslate2 runs before torch is needed has."""
+        return self._engine is None or "attends" in self._engine.model.capabilities
 
     @property
     def engine(self) -> TorchEngine:

@@ -37,6 +37,9 @@ class Translation:
         None  # expected chrF from 0 to 1, where the model was calibrated (see tasks/confidence.py)
     )
     token_confidences: list[float] | None = None  # how probably each token is right; as long as token_log_probs
+    alignment: list[tuple[int, int]] | None = (
+        None  # linked words of the line and of the text, where asked for: docs/align.md
+    )
 
     def to_plain(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -130,7 +133,27 @@ def _joined(chosen: list[tuple[Sentence, Translation]]) -> Translation:
         finished=all(t.finished for _, t in chosen),
         attention=_blocks([t.attention for _, t in chosen]),
         note="; ".join(t.note for _, t in chosen if t.note),
+        alignment=_links(chosen, texts),
     )
+
+
+def _links(chosen: Sequence[tuple[Sentence, Translation]], texts: Sequence[str]) -> list[tuple[int, int]] | None:
+    """The links of all sentences, as numbers of the line's words: what stands between white space."""
+    found: list[tuple[int, int]] = []
+    source, target = chosen[0][0].before, chosen[0][0].before
+    for (sentence, one), text in zip(chosen, texts, strict=True):
+        if one.alignment is None:
+            return None
+        first = _words_before(source), _words_before(target)
+        found += [(i + first[0], j + first[1]) for i, j in one.alignment]
+        source, target = source + sentence.text + sentence.after, target + text
+    return sorted(found)
+
+
+def _words_before(text: str) -> int:
+    """How many words are over where a text ends: a word that white space does not end goes on."""
+    words = len(text.split())
+    return words if not text or text[-1].isspace() else words - 1
 
 
 def _blocks(attentions: Sequence[list[list[float]] | None]) -> list[list[float]] | None:

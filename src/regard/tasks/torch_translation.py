@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from regard.core.device import choose_device
-from regard.core.errors import ModelError
+from regard.core.errors import ConfigError, ModelError
 from regard.core.search_config import SearchConfig
 from regard.core.types import BOS, EOS, PAD, UNK, pad_rows
 from regard.data.tokenizers import TokenizerPair
 from regard.models.base import Writer
-from regard.search.forcing import score_pairs
+from regard.search.forcing import attend, score_pairs
 from regard.search.hypothesis import Hypothesis
 from regard.search.many import search_many
 from regard.search.search import search
@@ -69,6 +69,8 @@ class TorchEngine:
         self.model.eval()
         tokens = batch_tokens or self.batch_tokens(settings)
         searched = self._with_attention if attention else self._without_attention
+        if self.draft is not None and settings.hypotheses == 1:  # a guard may look for more
+            searched = self._drafted_with_attention if attention else self._drafted
         for done, (row, many) in enumerate(searched(sentences, settings, tokens, letters), start=1):
             found[row] = self._translations(sentences[row], many)
             if progress is not None:
@@ -79,8 +81,6 @@ class TorchEngine:
         self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         sources, prefixes = [[*s.ids, EOS] for s in sentences], [s.prefix for s in sentences]
-        if self.draft is not None and settings.hypotheses == 1:  # a guard may look for more
-            return self._speculated(sources, prefixes, settings)
         terms = _terms(sentences)
         return search_many(self.model, sources, settings, prefixes, batch_tokens=tokens, terms=terms, letters=letters)
 
@@ -125,15 +125,29 @@ class TorchEngine:
         other.draft, other.ahead = draft.to(self.device).eval(), ahead
         return other
 
-    def _speculated(
-        self, sources: list[list[int]], prefixes: list[list[int]], settings: SearchConfig
+    def _drafted(
+        self,
+        sentences: Sequence[Sentence],
+        settings: SearchConfig,
+        tokens: int,
+        letters: Letters | None,
+        attention: bool = False,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         assert self.draft is not None
-        for row, (tokens, prefix) in enumerate(zip(sources, prefixes, strict=True)):
-            source = pad_rows([tokens]).to(self.device)
-            found = speculate(self.model, self.draft, source, settings, prefix, self.ahead)
+        if _terms(sentences) is not None:
+            raise ConfigError("draft", "it does not know the terms of a glossary", "Use one of the two")
+        for row, sentence in enumerate(sentences):
+            source = pad_rows([[*sentence.ids, EOS]]).to(self.device)
+            found = speculate(self.model, self.draft, source, settings, sentence.prefix, self.ahead)
             self.tally.add(found)
+            if attention:
+                found.hypothesis.attention = attend(self.model, source, [[found.hypothesis]])[0][0]
             yield row, [found.hypothesis]
+
+    def _drafted_with_attention(
+        self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        return self._drafted(sentences, settings, tokens, letters, attention=True)
 
     def _with_attention(
         self, sentences: Sequence[Sentence], settings: SearchConfig, tokens: int, letters: Letters | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from regard.engines.ctranslate2_engine import CTranslate2Engine
     from regard.models.base import Writer
     from regard.search.speculative import Tally
+    from regard.tasks.alignment import Aligner
     from regard.tasks.glossary import Glossary
     from regard.tasks.terminology import Terminology
 
@@ -91,6 +93,7 @@ class Translator:
         self.guard: Guard | None = None  # takes care that what is first is a translation
         self.calibration: Calibration | None = None  # says how confident translations are
         self.terminology: Terminology | None = None  # terms that must be written
+        self._aligner: tuple[Aligner | None] | None = None  # links words; None: nobody has asked for it yet
         self._fast, self._only_fast = fast, only_fast
         self.backwards = backwards
         self.engine: str = "torch" if fast is None else "ctranslate2"
@@ -173,6 +176,11 @@ class Translator:
         """Where torch computes."""
         return self._torch.engine.device
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention over the source, which `hypotheses` can show."""
+        return self._torch.attends
+
     def on_torch(self) -> Translator:
         """The same model by torch, to ask what only torch knows; this translator keeps its own engine."""
         engine = self._torch.engine
@@ -186,7 +194,7 @@ class Translator:
         if tag:
             self.tokenizers.source.tag(tag)  # an unknown one is an error now, not after the first batch
         other = copy.copy(self)
-        other.tag = tag
+        other.tag, other._aligner = tag, None
         return other
 
     def choosing(self, chooser: Chooser | None) -> Translator:
@@ -276,6 +284,7 @@ class Translator:
         beam: int | None = None,
         search: SearchConfig | None = None,
         attention: bool = False,
+        alignment: bool = False,
         prefixes: Sequence[str] | None = None,
         tags: Sequence[str] | None = None,
         batch_tokens: int = 0,
@@ -283,7 +292,8 @@ class Translator:
         first_line: int = 1,
         details: bool = True,
     ) -> list[list[Translation]]:
-        """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights.
+        """The n-best translations of each text, best first, with tokens, scores and, if asked for, attention weights and links of
+        words (`alignment`), which a model without attention has not.
 
         Without `details`, an engine may leave out the log-probabilities of single tokens where they cost time.
 
@@ -296,29 +306,44 @@ class Translator:
             raise DataError(
                 "prefixes", f"{len(prefixes)} prefixes for {len(texts)} texts", "Give one for each, perhaps empty"
             )
-        if self.backwards and prefixes is not None and any(prefixes):
-            what = "the model writes from right to left, and knows the beginning of a text last"
-            raise ModelError("prefix", what, "Use a model that writes from left to right")
         leads = self.leads(tags, len(texts))
         sentences = self._sentences(texts, prefixes, leads, first_line)
         if self._torch.drafts and settings.hypotheses > 1:
             what = f"it guesses one text at a time, and {settings.hypotheses} hypotheses are asked for"
             raise ConfigError("draft", what, "Use a beam of 1, or no draft")
         found = self._search(sentences, settings, attention, batch_tokens, progress, details)
+        if alignment:
+            found = self._aligned(sentences, found, tags)
         by_line: list[list[tuple[Sentence, list[Translation]]]] = [[] for _ in texts]
         for sentence, many in zip(sentences, found, strict=True):
             by_line[sentence.line].append((sentence, many))
         return [join_line(text, parts) for text, parts in zip(texts, by_line, strict=True)]
 
-    def split(self, texts: Sequence[str]) -> list[Sentence]:
+    def split(self, texts: Sequence[str], prefixes: Sequence[str] | None = None) -> list[Sentence]:
         """The sentences that `hypotheses` searches for; `join_line` makes texts of what is found (see `tasks.lines`)."""
-        return self._sentences(texts, None, self.leads(None, len(texts)), 1)
+        return self._sentences(texts, prefixes, self.leads(None, len(texts)), 1)
 
     def search_sentences(
-        self, sentences: Sequence[Sentence], settings: SearchConfig, *, attention: bool = False, details: bool = True
+        self,
+        sentences: Sequence[Sentence],
+        settings: SearchConfig,
+        *,
+        attention: bool = False,
+        alignment: bool = False,
+        details: bool = True,
     ) -> list[list[Translation]]:
         """The n-best translations of each sentence. Those of several texts may be searched for together."""
-        return self._search(list(sentences), settings, attention, 0, None, details)
+        found = self._search(list(sentences), settings, attention, 0, None, details)
+        return self._aligned(sentences, found, None) if alignment else found
+
+    def _aligned(
+        self, sentences: Sequence[Sentence], found: list[list[Translation]], tags: Sequence[str] | None
+    ) -> list[list[Translation]]:
+        from regard.tasks.aligned_words import aligner_of, with_alignments
+
+        if self._aligner is None:
+            self._aligner = (aligner_of(self),)
+        return with_alignments(self._aligner[0], sentences, found, tags)
 
     def _batch_tokens(self, settings: SearchConfig) -> int:
         """The size of torch's batches."""
@@ -327,6 +352,17 @@ class Translator:
     def _engine_in_use(self) -> CTranslate2Engine | None:
         """CTranslate2, unless somebody may have changed the model."""
         return None if self._torch.taken and not self._only_fast else self._fast
+
+    @property
+    def lanes(self) -> int:
+        """How many threads may search at the same time; what torch does takes turns (`turn`)."""
+        fast = self._engine_in_use()
+        return 1 if fast is None else fast.batches
+
+    @property
+    def turn(self) -> AbstractContextManager[Any]:
+        """For what torch does, where several threads search."""
+        return self._torch.turn
 
     def leads(self, tags: Sequence[str] | None, count: int) -> list[list[int]]:
         """The tag of each text as tokens."""
@@ -339,6 +375,9 @@ class Translator:
     def _sentences(
         self, texts: Sequence[str], prefixes: Sequence[str] | None, leads: list[list[int]], first_line: int
     ) -> list[Sentence]:
+        if self.backwards and prefixes is not None and any(prefixes):
+            what = "the model writes from right to left, and knows the beginning of a text last"
+            raise ModelError("prefix", what, "Use a model that writes from left to right")
         limit = (self._engine_in_use() or self._torch.engine).source_limit
         return sentences_of(texts, self.tokenizers, self.habits, limit, prefixes, leads, first_line)
 
@@ -351,21 +390,45 @@ class Translator:
         progress: Callable[[int], None] | None,
         details: bool,
     ) -> list[list[Translation]]:
-        """What the model finds, or what is chosen of it."""
+        """What the model finds, or what is chosen of it; with a guard, what passes that."""
+        guard = self.guard
+        if guard is None:
+            return self._chosen(sentences, settings, attention, batch_tokens, progress, details)
+        from regard.tasks.odd_input import search_readable
+
+        def kept(some: list[Sentence]) -> list[list[Translation]]:
+            found = self._chosen(some, settings, attention, batch_tokens, progress, details)
+
+            def again(rows: list[int], careful: SearchConfig) -> list[list[Translation]]:
+                once_more = [some[row] for row in rows]
+                return self._said(self._found(once_more, careful, attention, batch_tokens, None, details), details)
+
+            return guard.keep([sentence.text for sentence in some], found, settings, again)
+
+        return search_readable(sentences, self.tokenizers, kept)
+
+    def _chosen(
+        self,
+        sentences: list[Sentence],
+        settings: SearchConfig,
+        attention: bool,
+        batch_tokens: int,
+        progress: Callable[[int], None] | None,
+        details: bool,
+    ) -> list[list[Translation]]:
+        """What is found, in the order of who chooses."""
         how = settings if self.chooser is None else self.chooser.settings(settings)
         found = self._found(sentences, how, attention, batch_tokens, progress, details)
-        texts = [sentence.text for sentence in sentences]
         if self.chooser is not None:
+            texts = [sentence.text for sentence in sentences]
             found = [many[: settings.nbest] for many in self.chooser.choose(texts, found)]
-        if self.calibration is not None and details:
-            found = [[self.calibration.add_to(one) for one in many] for many in found]
-        if self.guard is None:
+        return self._said(found, details)
+
+    def _said(self, found: list[list[Translation]], details: bool) -> list[list[Translation]]:
+        """Translations with their confidences."""
+        if self.calibration is None or not details:
             return found
-
-        def again(rows: list[int], careful: SearchConfig) -> list[list[Translation]]:
-            return self._found([sentences[row] for row in rows], careful, attention, batch_tokens, None, details)
-
-        return self.guard.keep(texts, found, settings, again)
+        return [[self.calibration.add_to(one) for one in many] for many in found]
 
     def _found(
         self,
@@ -432,13 +495,14 @@ class Translator:
         self.engine, self.engine_note = "torch" if fast is None else "ctranslate2", note
         if left:
             done = len(sentences) - len(left)
-            again = self._torch.engine.search(
-                [sentences[row] for row in left],
-                settings,
-                attention=attention,
-                batch_tokens=batch_tokens,
-                progress=None if progress is None else lambda more: progress(done + more),
-            )
+            with self.turn:
+                again = self._torch.engine.search(
+                    [sentences[row] for row in left],
+                    settings,
+                    attention=attention,
+                    batch_tokens=batch_tokens,
+                    progress=None if progress is None else lambda more: progress(done + more),
+                )
             for row, many in zip(left, again, strict=True):
                 found[row] = many
         done_all = [many for many in found if many is not None]
@@ -466,6 +530,7 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         attention: bool = False,
+        alignment: bool = False,
         prefix: str = "",
         chunk: int = CHUNK_LINES,
         details: bool = True,
@@ -478,7 +543,13 @@ class Translator:
         for waiting in chunks(remaining, chunk):
             prefixes = [prefix] * len(waiting) if prefix else None
             found = self.hypotheses(
-                waiting, search=search, attention=attention, prefixes=prefixes, first_line=begin, details=details
+                waiting,
+                search=search,
+                attention=attention,
+                alignment=alignment,
+                prefixes=prefixes,
+                first_line=begin,
+                details=details,
             )
             yield from zip(waiting, found, strict=True)
             begin += len(waiting)

@@ -3,6 +3,9 @@
 What is written, and in which order, is what `Checkpoints` does. One thing is written at a time, and a copy is only taken when the
 one of its kind before is on the disk: at most one checkpoint and one set of best weights wait in memory. An error of the disk is
 raised by the next call; `settle` waits until all is written.
+
+Whatever happens to a run, at most one interval of its steps is lost. So that training need not wait for the disk for this, there is
+a checkpoint in the middle of every interval, too (`due`). One that takes longer to write than half of it, training awaits.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ class BackgroundSaves:
 
     def __init__(self, checkpoints: Checkpoints):
         self.checkpoints = checkpoints
+        self.on_disk = 0  # the step that a run which is killed now would go on from
         self._pool: ThreadPoolExecutor | None = None
         self._waiting: dict[str, Future[None]] = {}  # by kind
 
@@ -45,7 +49,7 @@ class BackgroundSaves:
         """See `Checkpoints.save`."""
         self._await("step")
         work = partial(
-            self.checkpoints.save,
+            self._write,
             step,
             weights=taken(weights),
             optimizer=taken(optimizer),
@@ -54,6 +58,16 @@ class BackgroundSaves:
             carried=None if carried is None else taken(carried),
         )
         self._begin("step", work)
+
+    def due(self, step: int) -> bool:
+        """Whether there is a checkpoint after a step: at the end and in the middle of every interval."""
+        every = self.checkpoints.every
+        return step % every in (0, every // 2)
+
+    def allow(self, step: int) -> None:
+        """Returns when a step may be begun: if all ended in it, no more than an interval would be lost."""
+        if step - self.on_disk > self.checkpoints.every:
+            self._await("step")
 
     def save_best(self, weights: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """See `Checkpoints.save_best`."""
@@ -77,6 +91,10 @@ class BackgroundSaves:
             self._pool = None
         with contextlib.suppress(Exception):
             self.settle()
+
+    def _write(self, step: int, **content: Any) -> None:
+        self.checkpoints.save(step, **content)
+        self.on_disk = step
 
     def _begin(self, kind: str, work: Callable[[], None]) -> None:
         if self._pool is None:

@@ -43,7 +43,7 @@ class Loaded(NamedTuple):
 
 
 class Checkpoints:
-    """The `checkpoints` folder of a run: one every so many steps, beside those that an interruption asks for.
+    """The `checkpoints` folder of a run: one every so many steps, beside those between them and those of an interruption.
 
     The newest two that are whole are kept, and the newest `keep` of the regular ones.
     """

@@ -13,8 +13,11 @@ from regard.core.errors import ConfigError
 from regard.data.augment import AugmentConfig
 from regard.data.corpus import DataConfig
 from regard.data.tokenizers import TokenizerConfig
+from regard.evaluation.metrics import named_metrics
 from regard.search.config import SearchConfig
 from regard.training.model_section import build_model_config, config_class, models_with, settings_of
+
+OF_LABELS = ("accuracy", "f1")  # measures of classifiers and taggers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,12 +56,13 @@ class TrainConfig:
     ema: float = 0.0  # decay of the exponential moving average of the weights; 0 for none
     average: int = 0  # the final weights are the mean of the last so many checkpoints; 0 for none
 
-    save_every: int = 500
+    save_every: int = 500  # a run that is killed loses at most so many steps
     validate_every: int = 0  # 0: whenever a checkpoint is saved
     patience: int = 0  # stop after so many validations without improvement; 0 for never
-    best_by: Literal["loss", "bleu", "accuracy", "f1"] = "loss"  # accuracy: of classifiers and taggers; f1: of chunks
+    best_by: str = "loss"  # or accuracy (of classifiers and taggers), f1 (of chunks), or a metric of translations
     select: Literal["best", "last"] = "best"  # which weights a run ends with, unless they are averaged
     valid_sentences: int = 0  # how many validation sentences are decoded for BLEU; 0: none, or 500 with best_by=bleu
+    metrics: str = "bleu,chrf"  # by which translations are scored, in validation and at the end
     log_every: int = 50
 
     device: str = "auto"
@@ -68,6 +72,9 @@ class TrainConfig:
         "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
     )
     graphs: bool = True  # on CUDA, record each shape of batch once and replay it
+    deterministic: bool = (
+        False  # on CUDA, the same seed gives the same weights, bit for bit; slower. On CPUs it always does
+    )
     threads: int = 0  # of the CPU; 0: torch's choice. Part of what makes a run repeatable
     workers: int = 1  # threads that prepare batches; their number does not change the result
     shard: bool = (
@@ -97,6 +104,18 @@ class TrainConfig:
                 raise ConfigError(
                     f"setting train.{name}", f"{getattr(self, name)} is not in [0, 1)", "Give a smaller part"
                 )
+        if self.deterministic and self.compile is True:
+            what = "compiled kernels are chosen by how fast they were, which is not the same every time"
+            raise ConfigError("setting train.compile", what, "Leave train.deterministic or train.compile out")
+        named_metrics(self.metrics, "setting train.metrics")
+        if self.best_by not in ("loss", *OF_LABELS):
+            named_metrics(self.best_by, "setting train.best_by", also=("loss", *OF_LABELS))
+
+    @property
+    def all_metrics(self) -> tuple[str, ...]:
+        """By which translations are scored: with the one that chooses the best weights, whether it is listed or not."""
+        by = () if self.best_by in ("loss", *OF_LABELS) else (self.best_by,)
+        return tuple(dict.fromkeys((*by, *named_metrics(self.metrics))))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

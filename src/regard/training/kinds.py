@@ -30,7 +30,7 @@ TEXT = Kind(
     "gpt",
     "learns from plain text",
     "give --text, or set data.text",
-    {**_NO_PAIRS, "train": ("max_tokens", "valid_sentences", "mixed_lengths")},
+    {**_NO_PAIRS, "train": ("max_tokens", "valid_sentences", "metrics", "mixed_lengths")},
 )
 LABELLED = Kind(
     "labelled",
@@ -38,7 +38,7 @@ LABELLED = Kind(
     "gpt-classifier",
     "learns from labelled text",
     "give --labelled, or set data.labelled",
-    {**_NO_PAIRS, "train": ("valid_sentences",)},
+    {**_NO_PAIRS, "train": ("valid_sentences", "metrics")},
 )
 TAGGED = Kind(
     "tagged",
@@ -46,7 +46,7 @@ TAGGED = Kind(
     "recurrent-tagger",
     "learns from tagged text",
     "give --tagged, or set data.tagged",
-    {**_NO_PAIRS, "train": ("valid_sentences",)},
+    {**_NO_PAIRS, "train": ("valid_sentences", "metrics")},
 )
 KINDS = (TEXT, LABELLED, TAGGED, PAIRS)
 

@@ -36,7 +36,7 @@ from regard.tasks.folder import (
     weights_of,
 )
 from regard.training.checkpoint import Checkpoints
-from regard.training.config import RunConfig
+from regard.training.config import OF_LABELS, RunConfig
 from regard.training.first_vectors import begin_with_vectors
 from regard.training.progress import Reporter
 from regard.training.run_parts import INITIAL
@@ -47,7 +47,7 @@ Says = Callable[[Mapping[str, Any]], bool]
 def check_labelling_settings(config: RunConfig, valid: int, setting: str, measures: Sequence[str]) -> None:
     """Refuses settings that mean nothing for labelled or tagged text. `setting` names the validation text."""
     train = config.train
-    if train.best_by == "bleu" or train.valid_sentences:
+    if train.best_by not in ("loss", *OF_LABELS) or train.valid_sentences:
         shown = " or ".join([f"train.best_by={measures[0]}", *measures[1:], "loss"])
         raise ConfigError("setting train.best_by", "a model that names labels has no BLEU", f"Use {shown}")
     if train.window:

@@ -21,7 +21,11 @@ class MetricsLog:
         kept = [row for row in read_metrics(path) if row.get("step", 0) <= from_step]
         write_bytes(path, "".join(json.dumps(row) + "\n" for row in kept).encode())
         self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by close)
-        self.board = _tensorboard(tensorboard, from_step) if tensorboard is not None else None
+        try:
+            self.board = _tensorboard(tensorboard, from_step) if tensorboard is not None else None
+        except BaseException:
+            self.file.close()
+            raise
 
     def add(self, step: int, values: dict[str, Any]) -> None:
         row = {

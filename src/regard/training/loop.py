@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,7 +32,7 @@ from regard.training.averaging import MovingAverage, mean_of
 from regard.training.background_saves import BackgroundSaves
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
-from regard.training.distributed.gradient_sums import GradientSums
+from regard.training.distributed.gradient_sums import GradientSums, worth_hiding
 from regard.training.distributed.sharding import Sharded
 from regard.training.distributed.team import Several, current_team
 from regard.training.gradient import Gradients
@@ -45,7 +46,7 @@ from regard.training.schedule import rate
 from regard.training.signals import Interruption
 from regard.training.skipped import SkippedBatches
 from regard.training.texts import TrainingText
-from regard.training.validation import Measure
+from regard.training.validation import Measure, goodness
 
 SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
 MOST_BAD_STEPS = 100  # in a row, before a run gives up
@@ -94,6 +95,7 @@ class Trainer:
         self.sharded = self._divide(model) if config.shard and optimizer is None else None
         trained: Any = model if self.sharded is None else self.sharded.own
         record = self.on_cuda and config.graphs and config.accumulate == 1 and self.sharded is None
+        record = record and not (team.several and worth_hiding(model))
         self.optimizer = optimizer or Optimizer(trained, config, device, record and not team.several)
         self.whole = record and optimizer is None and self.optimizer.recordable  # a recording takes the step, too
         self.average = MovingAverage(trained, config.ema) if config.ema else None
@@ -122,13 +124,25 @@ class Trainer:
         self._resume()
         self.skipped = SkippedBatches(self.optimizer, report)
         self.sums: Callable[[list[Tensor]], list[Tensor]] | None = None
+        self.sending: GradientSums | None = None
         if self.sharded is not None:
             self.optimizer.norm, self.sums = self.sharded.norm, self.sharded.take_gradients
+        elif self._divides_weights:
+            team.give_weights(model)
         elif isinstance(team, Several):
             team.give_weights(model)
-            self.sums = GradientSums(team, model.named_parameters())
+            self.sums = self.sending = GradientSums(team, model.named_parameters())
         if self.lowered is not None:
             self.lowered.refresh()
+
+    @property
+    def _divides_weights(self) -> bool:
+        """Whether workers read the same batches, each for a part of the weights: of word vectors, some columns."""
+        return getattr(self.text, "whole", False)
+
+    def _gather(self) -> None:
+        if self._divides_weights:
+            cast(Any, self.optimizer).gather()
 
     def _divide(self, model: Writer) -> Sharded | None:
         """The model in parts, where there are several workers to hold them."""
@@ -162,7 +176,7 @@ class Trainer:
             raise CheckpointError(
                 where, "its state is not of this version", "Use the version of regard that wrote it"
             ) from None
-        self.saved_step = newest
+        self.saved_step = self.saves.on_disk = newest
         if self.team.leads:
             with contextlib.suppress(OSError), open(self.folder / RESUMED, "a", encoding="utf-8") as file:
                 file.write(json.dumps({"step": newest, "event": "resumed"}) + "\n")  # for who looks at the curves
@@ -183,6 +197,7 @@ class Trainer:
                 self._clock = time.monotonic()
                 while progress.step < config.steps and not self._patience_is_out():
                     self.saves.check()
+                    self.saves.allow(progress.step + 1)
                     self._step([next(stream) for _ in range(config.accumulate)], interruption.received)
                     step = progress.step
                     if step % config.log_every == 0 or step == config.steps:
@@ -190,7 +205,7 @@ class Trainer:
                     last = step == config.steps
                     if last or step % (config.validate_every or config.save_every) == 0:
                         self._validate(log)
-                    if last or step % config.save_every == 0 or self._patience_is_out():
+                    if last or self._due(step) or self._patience_is_out():
                         self._save(log)
                     received = self._received if self.team.several else interruption.received
                     if received is not None and not last:
@@ -215,12 +230,16 @@ class Trainer:
         progress.step += 1
         self.skipped.remember(progress.step, progress.epoch, progress.position, drawn)
         torch.manual_seed(self.team.seed(config.seed, progress.step))
-        tokens = self._agree(sum(int((batch.target_out != PAD).sum()) for batch, _, _ in drawn), received)
+        # by NumPy: a second thread that torch asked to count would wait in a loop, and word2vec's threads need its core
+        tokens = sum(int(np.count_nonzero(batch.target_out.cpu().numpy() != PAD)) for batch, _, _ in drawn)
+        tokens = self._agree(0 if self._divides_weights and not self.team.leads else tokens, received)
         total, norm = torch.zeros((), device=self.device), None
         sums = [torch.zeros((), device=self.device) for _ in range(2)]
         part_of_peak = rate(config, progress.step)
         if self.whole:
             self.optimizer.prepare(part_of_peak, progress.step)
+        if self.sending is not None and len(drawn) == 1:
+            self.sending.begin()
         for batch, _, following in drawn:
             if progress.position == 0:
                 self.gradients.carried.forget()
@@ -324,13 +343,13 @@ class Trainer:
             return
         progress = self.progress
         self._busy += self._tick()
+        self._gather()
         with self._averaged(), self._opened():
             self.model.eval()
             with self.autocast():
                 values = self.team.tell(self.validation.measure(self.model, self.device))
             self.model.train()
-            by = self.config.best_by
-            value = -values["valid_nll"] if by == "loss" else values[f"valid_{by}"]
+            value = goodness(values, self.config.best_by)
             if math.isfinite(value) and (progress.best is None or value > progress.best):
                 progress.best, progress.best_step, progress.worse = value, progress.step, 0
                 if self.team.leads:
@@ -351,6 +370,10 @@ class Trainer:
         """While all of the model's weights are here."""
         return self.sharded.opened() if self.sharded is not None else contextlib.nullcontext()
 
+    def _due(self, step: int) -> bool:
+        """Whether a step is followed by a checkpoint. For those of a divided model training waits: one in an interval is enough."""
+        return step % self.config.save_every == 0 if self.sharded is not None else self.saves.due(step)
+
     def _patience_is_out(self) -> bool:
         return bool(self.config.patience) and self.progress.worse >= self.config.patience
 
@@ -361,6 +384,7 @@ class Trainer:
         log.sync()  # whoever goes on from here does not write these lines again
         self._read_sums()
         self._busy += self._tick()
+        self._gather()
         if self.sharded is None:
             self.team.check_same(self.model, self.progress.step)
         carried = self.team.rows(self.gradients.carried.tensors())

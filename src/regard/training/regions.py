@@ -48,6 +48,8 @@ def compile_pays(config: TrainConfig, model: nn.Module, device: torch.device) ->
     """
     if config.compile != "auto":
         return config.compile
+    if config.deterministic:
+        return False
     if device.type != "cuda" or importlib.util.find_spec("triton") is None or not repeated_layers(model):
         return False
     return SAVED * estimated_seconds(config, sum(p.numel() for p in model.parameters())) > COMPILE_SECONDS

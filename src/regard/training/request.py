@@ -9,6 +9,7 @@ from typing import Any
 from regard.core import config as configuration
 from regard.core.errors import CheckpointError, ConfigError
 from regard.data.addresses import DATASETS, SHARDS, is_path
+from regard.data.checks.languages import claimed_by_names
 from regard.data.prepared import from_home
 from regard.models.base import MODELS, Capability
 from regard.tasks.folder import CONFIG, read_config
@@ -53,7 +54,7 @@ def gather(
             kept = ("documents", "valid_part", "test_part") if "text" in files else kept
             kept = () if "labelled" in files else ("tag_column",) if "tagged" in files else kept
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
-        values = configuration.merge(values, {"data": files})
+        values = configuration.merge(values, {"data": {**_named_languages(files), **files}})
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = nested(settings)
@@ -88,6 +89,12 @@ def gather(
     _check_kind(config, asked)
     _anchor(values)
     return values
+
+
+def _named_languages(files: Mapping[str, str]) -> dict[str, str]:
+    """The languages that corpus.en and corpus.de claim, unless settings say others: a server is asked by them."""
+    source, target = claimed_by_names((files["src"], files["tgt"])) if set(files) == {"src", "tgt"} else ("", "")
+    return {"source_language": source, "target_language": target} if source else {}
 
 
 def _check_kind(config: RunConfig, values: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
@@ -103,7 +104,14 @@ def device_name(device: torch.device) -> str:
 
 
 def set_threads(folder: Path, config: RunConfig) -> None:
-    """Another number of threads gives other weights in the last bits: a resumed run takes the number it began with."""
+    """Another number of threads gives other weights in the last bits: a resumed run takes the number it began with.
+
+    With `train.deterministic`, torch takes kernels that add up in the same order every time (on CUDA; on CPUs all do).
+    """
+    if config.train.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when the device is first used
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined] (nothing reads it)
     if config.train.threads:
         torch.set_num_threads(config.train.threads)
         return

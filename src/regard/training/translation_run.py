@@ -127,20 +127,21 @@ def _tokenizers(
 
 def _validation(config: RunConfig, corpus: Corpus, translator: Translator, most: int) -> Validation | None:
     if not len(corpus.valid):
-        if config.train.best_by == "bleu" or config.train.patience:
+        if config.train.best_by != "loss" or config.train.patience:
             raise ConfigError(
                 "setting train.patience",
                 "early stopping needs validation text",
                 "Set data.valid_src and data.valid_tgt",
             )
         return None
-    decoded = config.train.valid_sentences or (DEFAULT_DECODED if config.train.best_by == "bleu" else 0)
+    decoded = config.train.valid_sentences or (DEFAULT_DECODED if config.train.best_by != "loss" else 0)
     return Validation(
         corpus.valid,
         translator,
         batch_tokens=config.train.batch_tokens,
         max_tokens=most,
         decoded=decoded,
+        metrics=config.train.all_metrics,
         language=config.data.target_language,
     )
 
@@ -154,7 +155,7 @@ def _test(
         return {}
     report.say(f"Translating {len(part):,} {name} sentences...")
     began = time.monotonic()
-    scores = score_text(translator, part, config.data.target_language, confidence=True)
+    scores = score_text(translator, part, config.train.all_metrics, config.data.target_language, confidence=True)
     write_scores(folder, name, {"sentences": len(part)}, began, scores)
     for score in scores.values():
         report.say(f"{score}  ({score.signature})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
 import torch
@@ -11,15 +12,18 @@ from regard.core.types import PAD
 from regard.data.batching import Batch, BatchPlan, collate
 from regard.data.split import Pairs
 from regard.data.store import TokenStore
-from regard.evaluation.metrics import Flavour, Score, corpus_scores
+from regard.evaluation.metrics import METRICS, Flavour, Score, corpus_scores
 from regard.models.base import Planner, Writer
 from regard.tasks.translation import Translator
+from regard.training.config import OF_LABELS
 from regard.training.distributed.spreading import spread, summed
 from regard.training.distributed.team import current_team
 
 
-def score_text(translator: Translator, pairs: Pairs, language: str, confidence: bool) -> dict[str, Score]:
-    """BLEU and chrF of a translator on raw text: the one path for validation and test."""
+def score_text(
+    translator: Translator, pairs: Pairs, metrics: Sequence[str], language: str, confidence: bool
+) -> dict[str, Score]:
+    """Scores of a translator on raw text: the one path for validation and test."""
     settings = dataclasses.replace(translator.search, nbest=1)
     tags = pairs.tags or None
 
@@ -29,7 +33,7 @@ def score_text(translator: Translator, pairs: Pairs, language: str, confidence: 
 
     written = spread(range(len(pairs)), translate)
     flavour = Flavour(language=language)
-    return corpus_scores(written, pairs.targets, flavour, metrics=("bleu", "chrf"), confidence=confidence)
+    return corpus_scores(written, pairs.targets, flavour, metrics, confidence)
 
 
 class Measure(Protocol):
@@ -38,21 +42,37 @@ class Measure(Protocol):
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]: ...
 
 
+def goodness(values: Mapping[str, float], best_by: str) -> float:
+    """What `train.best_by` names among the values of a validation, so that more is better."""
+    if best_by == "loss":
+        return -values["valid_nll"]
+    value = values[f"valid_{best_by}"]
+    return -value if best_by not in OF_LABELS and METRICS.get(best_by).lower_is_better else value
+
+
 class Validation:
     """Held-out pairs and how to measure a model on them."""
 
     def __init__(
-        self, pairs: Pairs, translator: Translator, *, batch_tokens: int, max_tokens: int, decoded: int, language: str
+        self,
+        pairs: Pairs,
+        translator: Translator,
+        *,
+        batch_tokens: int,
+        max_tokens: int,
+        decoded: int,
+        metrics: Sequence[str],
+        language: str,
     ):
-        self.translator, self.decoded, self.language = translator, pairs.head(decoded), language
+        self.translator, self.decoded, self.metrics, self.language = translator, pairs.head(decoded), metrics, language
         self.store = TokenStore.from_pairs(pairs, translator.tokenizers, max_tokens, "the validation text")
         self.plan = BatchPlan.of(self.store, batch_tokens, seed=0)
 
     def measure(self, model: Writer, device: torch.device) -> dict[str, float]:
         values = {"valid_nll": self.nll(model, device)}
         if len(self.decoded):
-            scores = score_text(self.translator, self.decoded, self.language, confidence=False)
-            values |= {"valid_bleu": scores["bleu"].value, "valid_chrf": scores["chrf"].value}
+            scores = score_text(self.translator, self.decoded, self.metrics, self.language, confidence=False)
+            values |= {f"valid_{name}": score.value for name, score in scores.items()}
         return values
 
     def nll(self, model: Writer, device: torch.device) -> float:

@@ -11,16 +11,16 @@ from torch import Tensor
 from regard.core.types import PAD
 from regard.layers.word_windows import window_codes
 from regard.models.word2vec import Word2Vec, Word2VecConfig
-from regard.training.word2vec_updates import CHUNK, TOP, TREE_CHUNKS, TreeTables, Visits, WordBatch
+from regard.training.word2vec_tree import TreeTables, visits_of
+from regard.training.word2vec_updates import CHUNK, MOST_CHANGES, WordBatch
 
 GROUP = 128  # words that share their negatives
 # Of a thread's batch; words under way (of all threads) that are the same as a given one, on average; and changes of one word's
 # vectors at once, beyond which its rate is lowered. Measured on Europarl, where 0.0023 of all pairs of words are the same, with 2
 # threads: from 1024 words at once on, skip-gram diverged before rates were lowered.
 MOST_WORDS, MOST_SAME = 2048, 10.0
-MOST_CHANGES = {"skipgram": 4.0, "cbow": 8.0}
-# Of changes of one node near the root at once, those by the same word. CBOW over 50 words in a circle held at 0.64, not at 1.28.
-MOST_TOP_SAME = 0.6
+# Of changes of one node at once, those by the same word. CBOW over 50 words in a circle held at 0.64, not at 1.28.
+MOST_NODE_SAME = 0.6
 
 
 def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
@@ -72,8 +72,7 @@ class WordDraws:
         config = self.config = model.config
         self.device, self.tree = device, config.objective == "tree"
         self.most = words_at_once(config, counts, threads)
-        self.chunk = TREE_CHUNKS[config.architecture] if self.tree else CHUNK
-        self.unit = self.chunk if self.tree else min(GROUP, self.most)  # batches are multiples of it
+        self.unit = CHUNK if self.tree else min(GROUP, self.most)  # batches are multiples of it
         self.keep = keep_probabilities(counts, config.sample).to(device)
         self.rates = lowered_rates(config, counts, self.most * threads).to(device)
         drawn = counts.double() ** config.power * (counts > 0)
@@ -85,7 +84,7 @@ class WordDraws:
         """How many times left or right, or right or wrong, is told for each pair, on average."""
         if self.tables is None:
             return 1.0 + self.config.negatives
-        lengths = (self.tables.above + self.tables.below).cpu()
+        lengths = self.tables.lengths.cpu()
         return float((parts_kept(counts, self.config.sample) * lengths).sum())
 
     def batches(self, words: Tensor, seed: int) -> Iterator[WordBatch]:
@@ -106,9 +105,11 @@ class WordDraws:
             first, last = units * i // count, units * (i + 1) // count
             begin, end = first * self.unit, last * self.unit
             part = around[begin : end + 2 * window]
-            visits = self.visits(part[window : window + end - begin]) if self.tree else None
-            negatives = drawn[first:last] if drawn is not None else None
-            yield WordBatch(part, all_codes[begin:end], negatives, visits)
+            visits, part_codes = None, all_codes[begin:end]
+            if self.tables is not None:
+                mean = self.config.architecture == "cbow"
+                visits = visits_of(part[window : window + end - begin], part_codes, window, self.tables, mean)
+            yield WordBatch(part, part_codes, drawn[first:last] if drawn is not None else None, visits)
 
     def windows(self, words: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         """The words that are kept, and the codes of their windows."""
@@ -124,38 +125,8 @@ class WordDraws:
         chance = torch.rand(shape, generator=random, device=self.device, dtype=torch.float64)
         return torch.searchsorted(self.drawn, chance * self.drawn[-1], right=True)
 
-    def visits(self, words: Tensor) -> Visits:
-        """The nodes on the paths of words that are below the top, packed for each chunk."""
-        tables, chunk, count = self.tables, self.chunk, len(words)
-        assert tables is not None
-        below, order = tables.below[words], None
-        if self.config.architecture == "cbow":
-            # dealt out like cards, from the longest path to the shortest
-            order = below.argsort(descending=True).view(chunk, -1).T.reshape(-1)
-            words, below = words[order], below[order]
-        words, below = words.view(-1, chunk), below.view(-1, chunk)
-        ends = below.cumsum(1)
-        most = max(1, int(ends[:, -1].max()))
-        slots = torch.arange(most, device=self.device).expand(len(words), most).contiguous()
-        owners = torch.searchsorted(ends, slots, right=True)  # the chunk's size, beyond the last path
-        inside = owners < chunk
-        own = owners.clamp_(max=chunk - 1)
-        first = words * tables.longest + tables.above[words] - (ends - below)  # of a path, less its first slot
-        places = first.gather(1, own).add_(slots).mul_(inside)
-        begins = torch.arange(0, count, chunk, device=self.device)[:, None]
-        owners = torch.where(inside, own + begins, count)
-        return Visits(tables.nodes[places], tables.left[places], owners, order)
-
 
 def tree_tables(model: Word2Vec, counts: Tensor, device: torch.device) -> TreeTables:
     """The tables of a model's tree, for a text of these counts."""
-    paths = model.paths()
-    parts = parts_kept(counts, model.config.sample)
-    chance = parts[:, None].expand_as(paths.nodes)
-    inside = paths.signs != 0
-    often = torch.zeros(len(model.nodes.weight), dtype=torch.float64)
-    often.index_add_(0, paths.nodes[inside], chance[inside])
-    pairs = (
-        model.config.window + 1 if model.config.architecture == "skipgram" else 1
-    )  # a word is told from so many vectors
-    return TreeTables(paths, pairs * often[:TOP], device, MOST_TOP_SAME / float(parts.square().sum()))
+    same = float(parts_kept(counts, model.config.sample).square().sum())
+    return TreeTables(model.paths(), device, MOST_NODE_SAME / same)

@@ -59,9 +59,6 @@ LEAST_WORDS = 64  # of a step
 
 def run_word2vec(folder: Path, request: dict[str, Any], saved: dict[str, Any], report: Reporter) -> RunResult:
     """Goes on with a run from wherever it is. `saved` is its configuration so far."""
-    if current_team().several:
-        what = "several processes cannot train word vectors: each word changes the tables for the next"
-        raise ConfigError("torchrun", what, "Use one process with train.threads, which share the tables")
     start_from = request.get("start_from")
     corpus = load_text(build_run_config(sections(saved)).data, report.say)
     refuse_shards(corpus, "word vectors")
@@ -135,6 +132,9 @@ def check_word2vec_settings(config: RunConfig, validated: bool) -> None:
         raise ConfigError("setting train.batch_tokens", what, f"Give {LEAST_WORDS} or more")
     if config.augment != AugmentConfig():
         raise ConfigError("section augment", "it changes sentence pairs, and this is plain text", "Leave it out")
+    if train.ema and current_team().several:
+        what = "workers have only some columns of the tables between two checkpoints"
+        raise ConfigError("setting train.ema", what, "Leave it out, or train in one process")
     if train.patience and not validated:
         raise ConfigError("setting train.patience", "early stopping needs validation text", "Set data.valid_text")
 

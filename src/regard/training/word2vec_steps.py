@@ -10,15 +10,18 @@ import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Self
+from typing import Self, cast
 
 import torch
 from torch import Tensor
 
 from regard.core.errors import CheckpointError, TrainingError
+from regard.core.workers import working_together
 from regard.data.batching import Batch
 from regard.models.word2vec import Word2Vec
 from regard.training.config import TrainConfig
+from regard.training.distributed.columns import Columns
+from regard.training.distributed.team import ALONE, current_team
 from regard.training.gradient import Computed
 from regard.training.schedule import rate
 from regard.training.word2vec_draws import WordDraws, most_threads
@@ -52,10 +55,13 @@ class WordSteps:
         self.config, self.device, self.model = config, device, model.to(device)
         self.counts = counts
         self.carried = NothingCarried()
+        self.team = current_team()
+        self._random, self._drawn_for = torch.Generator(), 0
         self.done = torch.zeros((), dtype=torch.long)  # steps
         self.skipped = self.in_a_row = self.last_bad = torch.zeros((), dtype=torch.long)  # none ever is
         self._before = torch.get_num_threads()
-        self.threads = most_threads(model.config, counts, threads) if device.type == "cpu" else 1
+        alone = device.type == "cpu" and not self.team.several  # chance decides among threads, and workers must agree
+        self.threads = most_threads(model.config, counts, threads) if alone else 1
         if self.threads < threads and device.type == "cpu":
             torch.set_num_threads(self.threads)
         self._updates: list[dict[int, Update]] = [{} for _ in range(self.threads)]
@@ -67,6 +73,16 @@ class WordSteps:
         """Made when first asked for: a checkpoint may bring the tree of another text."""
         return WordDraws(self.model, self.counts, self.device, self.threads)
 
+    @cached_property
+    def columns(self) -> Columns | None:
+        """What this worker has of the tables, where there are several. The model itself has what `gather` last found."""
+        return Columns(self.model, self.team) if self.team.several else None
+
+    def gather(self) -> None:
+        """The model's tables become what all workers have made of them."""
+        if self.columns is not None:
+            self.columns.give()
+
     @torch.no_grad()
     def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
         """Changes the tables by a batch. The loss is a mean over pairs, in place of one over the words of the text."""
@@ -75,7 +91,10 @@ class WordSteps:
         step = int(self.done) + 1
         now = self.config.lr * rate(self.config, step)
         parts = words.tensor_split(self.threads)
-        seeds = torch.randint(1 << 62, (self.threads,)).tolist()  # by the trainer, of (seed, step)
+        if self._drawn_for != step:  # a step of several batches goes on drawing
+            self._drawn_for = step
+            self._random.manual_seed(ALONE.seed(self.config.seed, step))  # the same on all workers
+        seeds = torch.randint(1 << 62, (self.threads,), generator=self._random).tolist()
         if self._pool is None:
             found = [self._go_through(0, words, seeds[0], now)]
         else:
@@ -103,7 +122,9 @@ class WordSteps:
         known = self._updates[thread]
         if words not in known:
             draws = self.draws
-            known[words] = update_for(self.model, words, min(words, draws.unit), draws.tables, draws.rates)
+            known[words] = update_for(
+                cast(Word2Vec, self.columns or self.model), words, min(words, draws.unit), draws.tables, draws.rates
+            )
         return known[words]
 
     def step(self, loss: Tensor, part_of_peak: float, number: int) -> Tensor:
@@ -147,6 +168,12 @@ class WordValidation:
 
     @torch.no_grad()
     def measure(self, model: object, device: torch.device) -> dict[str, float]:
+        if self.steps.columns is not None:
+            self.steps.columns.take()
+        with working_together(self.steps.team.sum if self.steps.team.several else None):
+            return self._measured(device)
+
+    def _measured(self, device: torch.device) -> dict[str, float]:
         loss = pairs = 0.0
         for begin in range(0, len(self.text.words), self.PIECE):
             words = torch.from_numpy(self.text.words[begin : begin + self.PIECE].astype("int64")).to(device)

@@ -23,6 +23,8 @@ class WordText:
     Tokens that are the same word, with the mark of a space and without it, are one: the first of them.
     """
 
+    whole = True  # every worker reads all of a batch: they share out columns
+
     def __init__(self, words: np.ndarray):
         self.words = words
 
@@ -55,7 +57,7 @@ class WordText:
         return 1
 
     def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> WordBatches:
-        """All of a batch: several workers do not train word vectors."""
+        """All of a batch, whichever worker this is."""
         return WordBatches(self, config.batch_tokens, config.seed, place)
 
 

@@ -27,6 +27,10 @@ FILE = Path("a.txt")
         ({"analogies": FILE, "similarity": [FILE], "lowercase": True}, "--analogies: it goes with"),
         ({"analogies": FILE, "similarity": [FILE]}, "no word vectors come with regard"),
         ({}, "nothing to evaluate on"),
+        ({"src": FILE}, "--ref is missing"),
+        ({"ref": FILE}, "--src is missing"),
+        ({"text": [FILE], "metrics": "bleu"}, "--text: it goes with"),
+        ({"src": FILE, "ref": FILE, "metrics": "blue"}, "there is no 'blue'"),
     ],
     ids=str,
 )

@@ -14,6 +14,7 @@ from regard.comparing.budget import (
     step_seconds,
     steps_within,
     trial_seconds,
+    with_compiling,
     with_steps,
     with_width,
 )
@@ -100,6 +101,19 @@ def test_at_least_one_step_is_made():
 
 def test_trials_take_a_tenth_within_bounds():
     assert [trial_seconds(s) for s in (5, 300, 10_000)] == [8.0, 30.0, 60.0]
+
+
+def test_whether_to_compile_follows_from_the_time():
+    """By an endless trial's number of steps every run would compile, and a short one would then be slower than its trial."""
+
+    def chosen(asked, seconds, on_cuda):
+        values = with_compiling({"train": {"compile": asked, "lr": 0.1}, "model": {}}, seconds, on_cuda)
+        assert values["train"]["lr"] == 0.1
+        return values["train"]["compile"]
+
+    assert [chosen("auto", seconds, True) for seconds in (20, 10_000)] == [False, True]
+    assert chosen("auto", 10_000, False) is False
+    assert [chosen(asked, 20, False) for asked in (True, False)] == [True, False]
 
 
 def test_what_comes_in_steps_is_scaled_with_them():

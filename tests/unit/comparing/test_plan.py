@@ -451,3 +451,14 @@ def test_no_path_is_taken_from_a_plan(recipe, tmp_path):
         write_plan(out, dataclasses.replace(plan, entries=(dataclasses.replace(plan.entries[0], slug=slug),)))
         with pytest.raises(CheckpointError, match="'slug' is not what it should be"):
             read_plan(out)
+
+
+def test_a_setting_of_the_only_model_named_is_told_how_to_write(recipe: Path, tmp_path: Path):
+    """Settings go over the recipe's own model; who names one other model means settings of that one."""
+    asked = {"models": ("luong",), "settings": ("model.score=dot",), "variants": ("model.score=concat",)}
+    with pytest.raises(
+        ConfigError, match=r"model\.score.*not of transformer.*model\.name=luong instead of --models luong"
+    ):
+        prepared(recipe, tmp_path / "out", **asked)
+    with pytest.raises(ConfigError, match=r"Leave it out"):
+        prepared(recipe, tmp_path / "out", **{**asked, "models": ("luong", "cho")})

@@ -299,6 +299,7 @@ def test_a_time_budget_fixes_the_steps_by_a_trial(trainer, ask, monkeypatch):
     assert train["steps"] == 120
     assert (train["warmup"], train["save_every"]) == (5, 10)  # as they were given
     assert train["validate_every"] == 0
+    assert train["compile"] is False  # 60 seconds are too few
     assert "steps = 120" in recipe_path(found.folder, "luong").read_text()
     assert not (found.folder / "trials").exists()
     ask(budget="time", seconds=60.0)

@@ -135,8 +135,8 @@ def test_the_pooled_test_is_calibrated():
         old, new = [], []
         for a, b in ((0, 1), (2, 3)):
             first, second = pools[a].rows, pools[b].rows
-            old.append(Statistics("bleu", np.where(swap, first, second), None))
-            new.append(Statistics("bleu", np.where(swap, second, first), None))
+            old.append(Statistics("bleu", np.where(swap, first, second), pools[a].measure))
+            new.append(Statistics("bleu", np.where(swap, second, first), pools[b].measure))
         test = pooled_test(old, new, samples=300, trials=300)
         p_values.append((test.bootstrap_p, test.randomisation_p))
     rejected = (np.array(p_values) < 0.05).mean(0)

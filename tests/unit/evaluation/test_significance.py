@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from regard.core.errors import ConfigError, DataError
-from regard.evaluation.metrics import Flavour, Statistics, resample, score_sums
+from regard.evaluation.metrics import Flavour, Statistics, resample
 from regard.evaluation.significance import PairedResult, _p_value, _swapped_differences, paired_tests
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -71,17 +71,17 @@ def test_agrees_with_sacrebleu(references: list[str], monkeypatch: pytest.Monkey
 def test_p_values_are_calibrated(references: list[str]):
     """Of pairs that differ by chance alone, 5 % come out below 0.05; the system is random swaps of the same outputs."""
     flavour = Flavour()
-    first = Statistics.of("bleu", noisy(references, 0.3, 1), references, flavour).rows
-    second = Statistics.of("bleu", noisy(references, 0.3, 2), references, flavour).rows
+    bleu = Statistics.of("bleu", noisy(references, 0.3, 1), references, flavour)
+    first, second = bleu.rows, Statistics.of("bleu", noisy(references, 0.3, 2), references, flavour).rows
     rng = np.random.default_rng(0)
     p_values = []
     for _ in range(400):
         chosen = rng.choice(len(first), size=100, replace=False)
         swap = rng.integers(2, size=(100, 1)).astype(bool)
         old, new = np.where(swap, first[chosen], second[chosen]), np.where(swap, second[chosen], first[chosen])
-        seen = float(np.diff(score_sums("bleu", np.stack([old.sum(0), new.sum(0)])))[0])
-        drawn = score_sums("bleu", resample(new, 300, 1)) - score_sums("bleu", resample(old, 300, 1))
-        swapped = _swapped_differences("bleu", old, new, 300, 1)
+        seen = float(np.diff(bleu.scores(np.stack([old.sum(0), new.sum(0)])))[0])
+        drawn = bleu.scores(resample(new, 300, 1)) - bleu.scores(resample(old, 300, 1))
+        swapped = _swapped_differences(*(Statistics("bleu", rows, bleu.measure) for rows in (old, new)), 300, 1)
         p_values.append([_p_value(drawn - drawn.mean(), seen), _p_value(swapped, seen)])
     rejected = (np.array(p_values) < 0.05).mean(0)
     assert np.all((rejected > 0.02) & (rejected < 0.09)), rejected  # 0.05 give or take 3 standard errors

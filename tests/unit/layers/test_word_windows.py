@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.layers.word_windows import Transpose, diagonal, overlapping, window_codes, window_rows
+from regard.layers.word_windows import (
+    Transpose,
+    WindowSums,
+    diagonal,
+    overlapping,
+    told_from_places,
+    window_codes,
+    window_rows,
+)
 
 
 def test_a_code_is_how_far_a_window_reaches_on_both_sides():
@@ -37,6 +45,8 @@ def test_products_of_chunks_are_sums_over_windows(chunk, window):
     sums = torch.bmm(dense, overlapping(rows, 3, chunk, window)).view(words, size)
     expected = torch.stack([bands[i] @ rows[i : i + 2 * window + 1] for i in range(words)])
     torch.testing.assert_close(sums, expected)
+    one_by_one = WindowSums(words, window, torch.device("cpu"))
+    torch.testing.assert_close(one_by_one.over(rows, bands), expected)
     turned = Transpose(3, chunk, window, size, torch.device("cpu"))
     of_words = torch.randn(words, size)
     back = torch.zeros(words + 2 * window, size)
@@ -46,3 +56,18 @@ def test_products_of_chunks_are_sums_over_windows(chunk, window):
         turned.bands.copy_(bands)
         turned.rows.copy_(of_words)
         torch.testing.assert_close(turned(), back)
+        torch.testing.assert_close(one_by_one.back(of_words, bands), back)
+
+
+def test_pairs_of_places_and_words():
+    window, codes = 2, torch.tensor([2, 3 + 1, 0, 6 + 2, 6])  # left * 3 + right
+    places, words, begins = told_from_places(codes, window)
+    expected = []
+    for word, code in enumerate(codes.tolist()):
+        left, right = divmod(code, window + 1)
+        expected += [(word + window + i, word) for i in range(-left, right + 1) if i]
+    found = list(zip(places.tolist(), words.tolist(), strict=True))
+    assert found == sorted(expected)
+    counts = [sum(place == j for place, _ in expected) for j in range(len(codes) + 2 * window)]
+    assert begins.diff().tolist() == counts
+    assert int(begins[0]) == 0

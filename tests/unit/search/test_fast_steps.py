@@ -115,6 +115,9 @@ def test_it_can_be_switched_off_and_is_off_on_a_cpu(monkeypatch) -> None:
     search(model, source, config)
     assert fast_steps.works(model)
     fast_steps.forget(model)
+    search(model, source, dataclasses.replace(config, fused="auto"))
+    assert fast_steps.works(model)
+    fast_steps.forget(model)
     assert model not in fast_steps._TRIED
 
 
@@ -203,6 +206,8 @@ def test_what_cannot_be_compared_is_not_trusted() -> None:
         ("cpu", {"coverage": 0.2}, "which coverage needs"),
         ("cpu", {"model": "lstmlm"}, "no such kernels for this LSTMLM"),
         ("cpu", {"fused": False}, ""),
+        ("cuda", {"fused": "auto"}, ""),  # which asks for nothing that is not there
+        ("cpu", {"fused": "auto", "coverage": 0.2}, ""),
     ],
 )
 def test_one_warning_says_why_steps_are_plain(monkeypatch, caplog, device: str, changes: dict, why: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -70,6 +72,8 @@ def test_the_text_is_that_of_the_plain_search(large, small, config):
 def test_who_always_guesses_right_saves_steps(config):
     model = make("transformer", 1)
     source = pad_rows([[5, 6, 7, 8, EOS]])
+    if not config.no_repeat_ngram:
+        config = dataclasses.replace(config, max_repeat=0)  # drafts do not see that a loop is forbidden
     found = speculate(model, make("transformer", 1), source, config, ahead=4)
     assert found.right == found.guessed > 0
     written = len(found.hypothesis.token_log_probs)
@@ -94,3 +98,24 @@ def test_what_cannot_be():
         speculate(model, model, source, SearchConfig(beam=2))
     with pytest.raises(ConfigError, match="not from 1 to 32"):
         speculate(model, model, source, SearchConfig(beam=1), ahead=0)
+
+
+def test_what_is_given_is_read_at_once_and_not_guessed():
+    model, draft = make("gpt", 1), make("gpt", 2)
+    prompt = [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+    config = dataclasses.replace(CONFIGS["greedy"], max_length=4)
+    reads: list[int] = []
+    advance = model.advance
+
+    def counted(tokens, memory, state):
+        reads.append(tokens.shape[-1])
+        return advance(tokens, memory, state)
+
+    model.advance = counted
+    found = speculate(model, draft, pad_rows([[EOS]]), config, prompt, ahead=2)
+    assert reads[0] == len(prompt) + 1
+    assert found.steps == len(reads) - 1
+    assert found.guessed <= 2 * found.steps
+    model.advance = advance
+    ((plain,),) = search(model, pad_rows([[EOS]]), config, [prompt])
+    assert found.hypothesis.tokens == plain.tokens

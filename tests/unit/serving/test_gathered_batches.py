@@ -172,7 +172,7 @@ def test_a_lone_request_does_not_wait_and_company_is_waited_for():
         begin = time.monotonic()
         assert await order(worker, kind, "alone").answer == "ALONE"
         assert time.monotonic() - begin < 1
-        worker._company, worker._expected = True, 3
+        worker._expected, worker._free_since = 3, time.monotonic()
         begin = time.monotonic()
         one = order(worker, kind, "a")
         await asyncio.sleep(0.05)
@@ -189,7 +189,7 @@ def test_who_was_just_answered_is_waited_for_and_nobody_else():
 
     async def use(worker, batches):
         kind, begin = Shouting(), time.monotonic()
-        worker._company, worker._expected = True, 4
+        worker._expected, worker._free_since = 4, time.monotonic()
         await asyncio.gather(*(order(worker, kind, name).answer for name in "abcd"))
         again = [order(worker, kind, "e"), order(worker, kind, "f")]
         await asyncio.sleep(0.1)
@@ -203,7 +203,7 @@ def test_who_was_just_answered_is_waited_for_and_nobody_else():
 
 def test_a_full_batch_does_not_wait():
     async def use(worker, batches):
-        worker._company = True
+        worker._expected, worker._free_since = 2, time.monotonic()
         begin = time.monotonic()
         assert await order(worker, Shouting(), "abcdef").answer == "ABCDEF"
         assert time.monotonic() - begin < 5

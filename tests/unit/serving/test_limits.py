@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import math
@@ -140,15 +141,15 @@ def test_admission_counts_requests_and_tokens_and_guesses_the_wait():
     assert admission.rate == pytest.approx(100, rel=0.01)
     with contextlib.ExitStack() as others, admission.admitted(900):
         with pytest.raises(Refused, match="1 requests are"):
-            admission._check(101, None)
-        admission._check(1, 5.0)  # of so few nothing is guessed
+            admission.check(101, None)
+        admission.check(1, 5.0)  # of so few nothing is guessed
         for _ in range(FEW):
             others.enter_context(admission.admitted(0))
         with pytest.raises(Refused, match="will take about 9 seconds") as caught:
-            admission._check(1, 5.0)
+            admission.check(1, 5.0)
         assert caught.value.retry_after == pytest.approx(9, rel=0.05)
         with admission.admitted(100, 10.0), pytest.raises(Refused) as caught:
-            admission._check(0, None)
+            admission.check(0, None)
         assert (caught.value.status, caught.value.kind) == (503, "busy")
         assert caught.value.retry_after == pytest.approx(5, rel=0.05)
     assert (admission.requests, admission.tokens) == (0, 0)
@@ -160,7 +161,24 @@ def test_admission_counts_requests_and_tokens_and_guesses_the_wait():
     assert (admission.rate, admission.wait(1000)) == (0, 0)
     admission.closed = True
     with pytest.raises(Refused, match="being stopped"):
-        admission._check(1, None)
+        admission.check(1, None)
+
+
+@pytest.mark.parametrize("how", [asyncio.CancelledError, GeneratorExit])
+def test_clients_that_go_do_not_make_the_server_seem_slow(how):
+    """What they asked for keeps nobody waiting; what was not ready in time does."""
+    now = [0.0]
+    admission = Admission(Limits(), lambda: now[0])
+    for _ in range(40):
+        with contextlib.suppress(how), admission.admitted(100):
+            now[0] += 0.5
+            raise how
+    assert admission.rate == pytest.approx(200, rel=0.05)
+    for _ in range(40):
+        with contextlib.suppress(Refused), admission.admitted(100):
+            now[0] += 0.5
+            raise Refused(503, "the answer was not ready in time", "Try again", kind="deadline")
+    assert admission.rate < 40
 
 
 @pytest.mark.parametrize(

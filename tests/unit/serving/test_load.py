@@ -92,6 +92,15 @@ def test_slow_sockets_are_closed_and_do_not_disturb(bench, small):
         assert service.metrics.slow.total() == 100
 
 
+def test_nothing_is_left_of_clients_that_went_away(bench, small):
+    with running(small) as (service, process):
+        found = asyncio.run(bench.run_gone(process, 40))
+        assert (found["wrong"], found["files"][1]) == (0, found["files"][0])
+        assert found["idle_after_s"] < 10
+        assert service.metrics.given_up.total() > 20  # some translations are quicker than their clients go
+        assert service.admission.requests == 0
+
+
 def test_wrong_answers_are_seen(bench):
     right = {"text": "a", "vector": [0.5, 1.0], "n": 1}
     assert bench.same(right, {"text": "a", "vector": [0.50001, 1], "n": 1})

@@ -137,11 +137,25 @@ def test_bodies_are_bounded(client):
     assert "bytes" in answer.json()["message"]
 
 
+def test_where_there_is_no_place_nothing_is_read(service):
+    """A 503, not what is wrong with the body; GET requests are answered."""
+    with TestClient(make_app(service)) as client:
+        service.admission.requests = service.limits.queue
+        for path in ("/translate", "/v2/translate", "/v1/completions"):
+            answer = post(client, path, b"{")
+            assert answer.status_code == 503
+            assert int(answer.headers["retry-after"]) >= 1
+        assert service.metrics.refusals.values[("busy",)] == 3
+        assert client.get("/languages").status_code == 200
+        service.admission.requests = 0
+        assert post(client, "/translate", b"{").status_code == 400
+
+
 def test_what_fails_inside_is_500_in_shape_and_says_nothing(service, monkeypatch, caplog):
     async def fails(*_, **__):
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr(type(service), "translate", fails)
+    monkeypatch.setattr(type(service), "translations", fails)
     with TestClient(make_app(service), raise_server_exceptions=False) as client:
         answer = client.post("/translate", json={"q": "a", "source": "en", "target": "de"})
         assert answer.status_code == 500

@@ -20,8 +20,9 @@ from regard.serving.refusals import Refused
 
 SMALL = Limits(characters=60, request_characters=300, texts=3, new_tokens=8, beam=4, alternatives=2)
 # What a schema cannot say: that there is no detector, what a file must hold, that best_of is at least n, that a text needs a
-# word or a mask.
+# word or a mask; which ways of choosing a translation go together.
 MORE_THAN_A_SCHEMA = {
+    "/translate",
     "/detect",
     "/translate_file",
     "/v1/completions",

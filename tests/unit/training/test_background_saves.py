@@ -1,6 +1,7 @@
 """Checkpoints in the background: what is written is what was there when it was asked for, one after the other."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -105,3 +106,39 @@ def test_an_error_is_raised_once_at_the_next_look(tmp_path, monkeypatch):
         saves.settle()
     saves.settle()
     saves.close()
+
+
+def test_a_step_that_would_be_more_than_an_interval_ahead_of_the_disk_waits(held):
+    saves, gate, _ = held
+    saves.checkpoints.every = 4
+    assert [step for step in range(1, 10) if saves.due(step)] == [2, 4, 6, 8]
+    saves.save(2, **content({"w": torch.zeros(3)}, {}))
+    for step in (3, 4):
+        saves.allow(step)  # killed in it, the run begins anew: four steps
+    fifth = threading.Thread(target=lambda: saves.allow(5))
+    fifth.start()
+    fifth.join(0.2)
+    assert fifth.is_alive()
+    gate.set()
+    fifth.join(20)
+    assert saves.on_disk == 2
+    saves.allow(6)
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 4, 7])
+def test_however_slow_the_disk_a_run_never_gets_further_ahead_than_an_interval(tmp_path, monkeypatch, every):
+    save, ahead = Checkpoints.save, []
+
+    def slow(checkpoints, step, **given):
+        time.sleep(0.01)
+        save(checkpoints, step, **given)
+
+    monkeypatch.setattr(Checkpoints, "save", slow)
+    saves = BackgroundSaves(Checkpoints(tmp_path, every=every))
+    for step in range(1, 24):
+        saves.allow(step)
+        ahead.append(step - max(saves.checkpoints.steps(), default=0))
+        if saves.due(step):
+            saves.save(step, **content({"w": torch.zeros(3)}, {}))
+    saves.close()
+    assert max(ahead) == every

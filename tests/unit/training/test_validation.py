@@ -32,7 +32,7 @@ def test_the_loss_is_the_logarithm_of_the_perplexity(name):
         model.length.log_mean.data += 0.5 * torch.randn(256)  # type: ignore[union-attr]
     translator = Translator(model, tokenizers)
     pairs = Pairs(SOURCES, TARGETS)
-    validation = Validation(pairs, translator, batch_tokens=12, max_tokens=50, decoded=0, language="")
+    validation = Validation(pairs, translator, batch_tokens=12, max_tokens=50, decoded=0, metrics=(), language="")
     scored = translator.score(SOURCES, TARGETS)
     expected = perplexity(-sum(s.log_prob for s in scored), sum(len(s.token_log_probs) for s in scored))
     assert math.exp(validation.nll(model, torch.device("cpu"))) == pytest.approx(expected, rel=1e-5)

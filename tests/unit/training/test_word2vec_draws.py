@@ -9,7 +9,7 @@ from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.training.config import TrainConfig
 from regard.training.word2vec_draws import GROUP, MOST_SAME, WordDraws, keep_probabilities, lowered_rates, words_at_once
 from regard.training.word2vec_steps import WordSteps
-from regard.training.word2vec_updates import update_for
+from regard.training.word2vec_updates import MOST_CHANGES, update_for
 
 COUNTS = torch.tensor([0, 0, 0, 0, 400, 300, 200, 100])
 
@@ -160,24 +160,30 @@ def test_no_more_threads_than_words_allow(architecture):
 
 
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
-def test_visits_are_the_paths_below_the_top(architecture, monkeypatch):
-    monkeypatch.setattr("regard.training.word2vec_draws.TOP", 3)
-    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.arange(1, 41)))
-    one = draws(counts, objective="tree", architecture=architecture)
-    model = Word2Vec(Word2VecConfig(objective="tree"), vocabulary=44)
-    model.counts.copy_(counts)
-    nodes, signs, lengths = model.paths()
-    torch.manual_seed(1)
-    words = torch.randint(4, 44, (64,))
-    words[-5:] = 0
-    visits = one.visits(words)
-    order = visits.order if visits.order is not None else torch.arange(64)
-    assert sorted(order.tolist()) == list(range(64))
-    for place, word in enumerate(words[order].tolist()):
-        own = visits.owners == place
-        path = [(n, float(s > 0)) for n, s in zip(nodes[word].tolist(), signs[word].tolist(), strict=True) if s]
-        found = list(zip(visits.nodes[own].tolist(), visits.labels[own].tolist(), strict=True))
-        assert found == [step for step in path if step[0] >= 3]
-    assert int((visits.owners == 64).sum()) + int(
-        (lengths - (nodes < 3).logical_and(signs != 0).sum(1))[words].sum()
-    ) == (visits.nodes.numel())
+@pytest.mark.parametrize("objective", ["negative", "tree"])
+def test_a_rare_word_that_comes_in_a_crowd_has_a_lower_rate_there(architecture, objective):
+    """A word that comes 64 times in a batch moves as far as one with 4 (CBOW: 8) changes would, on average."""
+    counts = torch.full((40,), 1000)
+    counts[:4] = 0
+    config = Word2VecConfig(architecture=architecture, objective=objective, width=8, window=2, sample=0.0)
+    words = torch.arange(4, 36).repeat(8)
+    words[::4] = 7  # 64 of 256, and 8 where it stands already
+    moved = []
+    for most in (1e9, MOST_CHANGES[architecture]):
+        torch.manual_seed(3)
+        model = Word2Vec(config, vocabulary=40)
+        model.counts.copy_(counts)
+        for table in model.parameters():
+            torch.nn.init.normal_(table)
+        one = WordDraws(model, counts, torch.device("cpu"))
+        one.most, one.unit = 256, 128
+        batch = next(one.batches(words, seed=1))
+        update = update_for(model, 256, 128, one.tables, torch.ones(40, 1))
+        setattr(update, "most", most)  # noqa: B010 (it is no part of the protocol)
+        before = model.embedding.weight.detach().clone()
+        update(batch, 0.01)
+        moved.append(model.embedding.weight.detach() - before)
+    often = torch.bincount(words, minlength=40).clamp(min=1)[:, None]
+    assert int(often[7]) > 64
+    lowered = (MOST_CHANGES[architecture] / often).clamp(max=1)
+    torch.testing.assert_close(moved[1], moved[0] * lowered, atol=1e-6, rtol=1e-4)

@@ -98,6 +98,8 @@ def _correlated_shifts(source: Half, target: Half, reach: int, window: int) -> l
     found = []
     for begin in sorted({0, (source.lines - size) // 2, source.lines - size}):
         low = max(0, begin - reach)
+        if low >= target.lines:  # the other side ends long before
+            continue
         ours = _channels(source.at(slice(begin, begin + size)))
         theirs = _channels(target.at(slice(low, begin + size + reach)))
         length = 1 << int(np.ceil(np.log2(ours[0].shape[1] + theirs[0].shape[1])))

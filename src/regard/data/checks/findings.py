@@ -43,7 +43,7 @@ RULES: dict[str, Rule] = {
         "Give the files in the other order", least=0),
     "unexpected-language": Rule(
         "a whole side is in another language than its name or the settings say", _ANY, _ANY, "",
-        "Give the right file, or the right language", least=0),
+        "Give the right file, or the right language: data.source_language=CODE, data.target_language=CODE", least=0),
     "not-utf8": Rule(
         "bytes that are not UTF-8", _ANY, _ANY, "{have} bytes that are not UTF-8",
         "Convert the file, for example with iconv -f WINDOWS-1252 -t UTF-8; `regard data clean` drops such lines", 1),

@@ -6,6 +6,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from regard.serving.facades.ways import choosing_of, kept_kinds, told, told_schema, way_fields
 from regard.serving.fields import Choice, Field, Kind, ListOf, OneOf, Record, Text, Whole, wrong
 from regard.serving.html_markup import HTML
 from regard.serving.kept_files import KeptFiles
@@ -60,6 +61,7 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
         texts = q if isinstance(q, list) else [q]
         total_characters(texts, limits.request_characters)
         source, target = None if asked["source"] == AUTO else asked["source"], asked["target"]
+        choosing, count = choosing_of(asked, isinstance(q, list)), asked["next_words"]
         found = await translating.translate(
             texts,
             source,
@@ -68,13 +70,23 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
             rules=HTML if asked["format"] == "html" else None,
             beam=asked["beam"],
             alternatives=alternatives,
-            terms=translating.glossaries.choose(asked["glossary"], source, target, "glossary"),
+            terms=translating.glossaries.choose(asked["glossary"], source, target, "glossary", kept_kinds(asked)),
+            choosing=choosing,
+            prefix=asked["prefix"],
         )
         answer: dict[str, Any] = {"translatedText": _of_q(q, [one.texts[0] for one in found])}
         if asked["source"] == AUTO:
             answer["detectedLanguage"] = _of_q(q, [_plain(one.source) for one in found])
         if alternatives:
             answer["alternatives"] = _of_q(q, [one.texts[1:] for one in found])
+        if choosing.details or choosing.alignment:
+            answer["details"] = _of_q(q, [told(one.found, choosing) for one in found])
+        if count:
+            about = {"model": asked["model"], "beam": asked["beam"]}
+            words = await translating.next_words(
+                texts[0], found[0].source.language, target, asked["prefix"], count, **about
+            )
+            answer["nextWords"] = told(words, choosing)
         return answer
 
     async def detect(asked: Asked) -> list[dict[str, Any]]:
@@ -148,6 +160,7 @@ def operations(translating: Translating, page: bool = True) -> list[Operation]:
             to_field,
             KEY,
             *_options(limits, service.shelf),
+            *way_fields(limits),
             Field("glossary", translating.glossaries.kind, "terms that must be written (not LibreTranslate's)"),
         )
     )
@@ -207,13 +220,15 @@ def _options(limits: Limits, shelf: Shelf) -> tuple[Field, ...]:
 
 
 def _translated(guess: dict[str, Any]) -> dict[str, Any]:
-    texts = {"type": "array", "items": STRING}
+    texts, one = {"type": "array", "items": STRING}, told_schema()
     return {
         "type": "object",
         "properties": {
             "translatedText": {"anyOf": [STRING, texts]},
             "detectedLanguage": {"anyOf": [guess, {"type": "array", "items": guess}]},
             "alternatives": {"type": "array", "items": {"anyOf": [STRING, texts]}},
+            "details": {"type": "array", "items": {"anyOf": [one, {"type": "array", "items": one}]}},
+            "nextWords": {"type": "array", "items": one},
         },
         "required": ["translatedText"],
     }

@@ -121,6 +121,7 @@ def completion_fields(service: Service, writers: ModelName) -> tuple[Field, ...]
         Field("seed", Whole(-(1 << 63), (1 << 63) - 1), "the same seed gives the same text", null=True),
         Field("echo", Flag(), "give the prompt back, too", default=False, null=True),
         Field("logprobs", Whole(0, limits.logprobs), "likeliest tokens shown at each place", null=True),
+        Field("draft", Flag(), "let a small model guess: the same text, sooner (not OpenAI's)", default=False, null=True),
         Field("stream", Flag(), default=False, null=True),
         Field("stream_options", Record((Field("include_usage", Flag()), Field("include_obfuscation", Flag()))), null=True),
         Field("suffix", Only(None, "text before a given end is not written here", "Leave it out"), null=True),
@@ -162,6 +163,7 @@ def _wishes(asked: Asked) -> Wishes:
         best_of=best_of,
         echo=asked["echo"],
         logprobs=asked["logprobs"],
+        draft=asked["draft"],
     )
 
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.errors import CheckpointError, ConfigError
+from regard.core.launcher import launched
 from regard.layers.attention.multihead import CrossAttention
 from regard.tasks.folder import weights_of
 from regard.training.checkpoint import Checkpoints
@@ -68,6 +69,9 @@ class Sharded:
         from torch.distributed.fsdp import fully_shard
 
         _check(model, config)
+        if device.type == "cuda" and launched().local_size > torch.cuda.device_count():
+            what = "workers share a GPU, and only NCCL, which needs one for each, divides what is on GPUs"
+            raise ConfigError("setting train.shard", what, "Start as many processes as there are GPUs")
         self.team, self.model = team, model
         self.shapes = {name: p.shape for name, p in model.named_parameters()}
         mesh = init_device_mesh(device.type, (team.size,))
@@ -77,6 +81,13 @@ class Sharded:
         warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view")
         for part in self._parts:
             fully_shard(part, mesh=mesh)
+        # The backward pass fetches the layer before while it works on one. Left to itself, torch goes by the forward passes that it
+        # has seen, those of validation too: of these, workers have different numbers, and would wait for each other for ever.
+        layers = repeated_layers(model)
+        before: dict[Any, Any] = dict(zip(layers[1:], layers, strict=False))
+        before[self.whole] = layers[-1] if layers else self.whole
+        for part in self._parts:
+            part.set_modules_to_backward_prefetch([before.get(part, part)])  # itself: it is there already
         self.own = OwnRows(model)
 
     def take_gradients(self, numbers: Sequence[Tensor]) -> list[Tensor]:

@@ -164,12 +164,14 @@ class Several(Team):
             dist.all_reduce(total)
         return total
 
-    def sum_in_place(self, tensors: Sequence[Tensor]) -> None:
-        """Several at once: the first travels while the next is prepared."""
+    def send(self, tensor: Tensor) -> Any:
+        """Begins to sum a tensor over all workers, in its place. `await_sent` says when it is there."""
         with self._others():
-            works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+            return dist.all_reduce(tensor, async_op=True)
+
+    def await_sent(self, works: Sequence[Any]) -> None:
+        with self._others():
             for work in works:
-                assert work is not None
                 work.wait()
 
     def tell(self, value: Any) -> Any:

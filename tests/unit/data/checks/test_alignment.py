@@ -393,3 +393,16 @@ def test_text_that_repeats_itself_is_not_refused(lines):
     features = AlignmentFeatures()
     features.add(Pairs(sources, targets))
     assert judge(features).damage == ()
+
+
+@pytest.mark.parametrize("kept", [30, 300, 3_000])
+@pytest.mark.parametrize("side", ["sources", "targets"])
+def test_a_side_that_ends_long_before_the_other_is_no_accident(kept, side, monkeypatch):
+    """A file cut off, or another file: the check goes to its end, and the lines that are there fit."""
+    monkeypatch.setattr(alignment_search, "_MOST_REACH", 2_000)  # as 50,000 for a corpus of 170,000 lines
+    pairs = tatoeba().take(list(range(0, 160_000, 8)))
+    cut = Pairs(
+        pairs.sources[: kept if side == "sources" else None], pairs.targets[: kept if side == "targets" else None]
+    )
+    for found in check(cut).damage:
+        assert found.begin >= kept - 100, "where both sides are there, nothing is wrong"
