@@ -27,10 +27,6 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUD
 def as_before(monkeypatch):
     monkeypatch.setattr(log, "_tensorboard", lambda *_: None)
     monkeypatch.setattr(os, "environ", os.environ.copy() if not torch.cuda.is_available() else os.environ)
-    filled = torch.utils.deterministic.fill_uninitialized_memory
-    yield
-    torch.use_deterministic_algorithms(False)
-    torch.utils.deterministic.fill_uninitialized_memory = filled
 
 
 def ending(place: Path, name: str, model: str, *more: str, **train_settings: object) -> dict[str, object]:
@@ -64,11 +60,24 @@ def test_the_same_seed_gives_the_same_run_on_cuda(tmp_path, model, precision):
     assert ending(tmp_path, "a", model, *more, **how) == ending(tmp_path, "b", model, *more, **how)
 
 
+class Watching(Reporter):
+    """Notes what torch was asked for while a run was trained."""
+
+    def update(self, step: int, values: dict[str, object]) -> None:
+        super().update(step, values)
+        self.seen = torch.are_deterministic_algorithms_enabled()
+
+
 def test_the_setting_asks_torch_for_kernels_that_add_up_in_order(tmp_path):
     write_texts(tmp_path)
-    assert not torch.are_deterministic_algorithms_enabled()
-    ending(tmp_path, "run", "kim", device="cpu", deterministic=True)
-    assert torch.are_deterministic_algorithms_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory
+    for asked in (True, False):
+        report = Watching(quiet=True)
+        settings = settings_of("kim", steps=2, log_every=1, device="cpu", deterministic=asked)
+        train(out=tmp_path / f"run-{asked}", settings=settings, report=report, **files_of("kim", tmp_path))
+        assert report.seen is asked
+        assert not torch.are_deterministic_algorithms_enabled()  # what comes after a run is not its business
+        assert torch.utils.deterministic.fill_uninitialized_memory is filled
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     with pytest.raises(ConfigError, match="chosen by how fast they were"):
         ending(tmp_path, "other", "gpt", deterministic=True, compile=True)

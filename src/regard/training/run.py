@@ -154,6 +154,19 @@ def versions() -> dict[str, str]:
     }
 
 
+@contextlib.contextmanager
+def _choices_of_kernels() -> Iterator[None]:
+    """What `train.deterministic` asks of torch holds for a run, not for what the program does after it."""
+    asked, warned = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    filled = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(asked, warn_only=warned)
+        torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
+
+
+@_choices_of_kernels()
 def _go(folder: Path, report: Reporter, request: dict[str, Any] | None = None) -> RunResult:
     """Runs what a folder asks for; with a request, it is a new run, and the request is written first of all."""
     team = current_team()
