@@ -17,7 +17,8 @@ from pathlib import Path
 
 import regard
 from regard.core import config as configuration
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.split import Pairs, gathered
 from regard.evaluation.drawing import draw_lines
 from regard.evaluation.plots import save_figure

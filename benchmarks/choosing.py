@@ -27,7 +27,8 @@ import torch
 
 import regard
 from regard.core import config as configuration
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.search.ensembles import Ensemble

@@ -36,7 +36,8 @@ from bundled_model import RECIPE, pack
 from regard.core import config as configuration
 from regard.core.files import load_tensors, read_json, save_tensors, write_json, write_manifest
 from regard.core.launcher import Launched
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.split import Pairs, gathered
 from regard.tasks.big_files import Made, work_through
 from regard.tasks.folder import CONFIG, DATA, RUN, WEIGHTS

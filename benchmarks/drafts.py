@@ -35,7 +35,8 @@ import regard
 from regard.core import config as configuration
 from regard.core.files import read_json
 from regard.data.bundle import bundled_path
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.tasks.language_model import TextModel
 from regard.tasks.pretrained import bundled_model
 from regard.tasks.translation import Translator

@@ -28,7 +28,8 @@ def main() -> None:
     arguments = parser.parse_args()
     import regard
     from regard.core import config as configuration
-    from regard.data.corpus import DataConfig, load_corpus
+    from regard.data.corpus import load_corpus
+    from regard.data.corpus_config import DataConfig
     from regard.data.short_lists import learn_short_lists
     from regard.data.store import TokenStore
     from regard.evaluation.metrics import Flavour, corpus_scores

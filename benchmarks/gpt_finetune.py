@@ -10,7 +10,8 @@ and tokenizer and fresh weights; it learns with a higher rate and for longer, si
 
 SST-2 is validated on its dev part, TREC on 500 held-out training questions. Fine-tuning is that of Radford et al. 2018: batches of
 about 32 texts, 3 epochs, warm-up over .002 of the steps, linear decay to 0, λ = 0.5, clipping at 1; its learning rate of
-6.25e-5 is for a width of 768, and grows as the width shrinks. One JSON line per run, a table at the end.
+6.25e-5 is for a width of 768, and grows as the width shrinks. One JSON line per run, a table at the end. Runs that are finished
+in OUT are not made again, so that parts can be made side by side, and the table of all of them afterwards.
 """
 
 from __future__ import annotations
@@ -88,8 +89,11 @@ def schedule(lm: Path, files: dict[str, Path], start: str) -> list[str]:
 
 
 def one(task: str, start: str, seed: int, lm: Path, data: Path, out: Path, extra: list[str]) -> dict:
-    files = prepare(data, task, out / "data")
-    begin = lm if start == "pretrained" else untrained(lm, out / f"untrained-{seed}", seed)
+    told = out / f"{task}-{start}-{seed}.json"
+    if told.exists():
+        return read_json(told)
+    files = prepare(data, task, out / f"data-{task}-{start}")
+    begin = lm if start == "pretrained" else untrained(lm, out / f"untrained-{task}-{seed}", seed)
     settings = [f"data.{setting}={path}" for setting, path in files.items()]
     if task in HELD_OUT:
         settings += [f"data.valid_size={HELD_OUT[task]}", "data.test_size=-1"]
@@ -100,7 +104,7 @@ def one(task: str, start: str, seed: int, lm: Path, data: Path, out: Path, extra
     best = read_json(folder / "run.json")["summary"]["best_step"]
     logged = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     valid = next(row["valid_accuracy"] for row in logged if row["step"] == best and "valid_accuracy" in row)
-    return {
+    row = {
         "task": task,
         "start": start,
         "seed": seed,
@@ -115,6 +119,8 @@ def one(task: str, start: str, seed: int, lm: Path, data: Path, out: Path, extra
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
         "torch": torch.__version__,
     }
+    write_json(told, row)
+    return row
 
 
 def language_model(arguments: argparse.Namespace) -> Path:

@@ -32,7 +32,7 @@ import torch
 import regard
 from regard.core import config as configuration
 from regard.core.types import UNK
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import load_text
 from regard.data.token_stream import TokenStream
 from regard.evaluation.run_trigram import trigram_of

@@ -5,7 +5,7 @@
 DIR holds Europarl as recipe `europarl-words` reads it. Each model is trained twice, on pairs of at most 30 and at most 50 words on
 either side, with 30,000 whole words and the rest unknown, for the same number of steps; then it translates all test sentences
 of up to 60 words. BLEU of detokenised text by sacreBLEU, with 95 % intervals. One JSON line per run, a table at the end, and
-OUT/lengths.png. Runs that are finished in OUT are not made again.
+OUT/lengths.png. Runs that are finished in OUT are not made again, nor their translations (`written.txt`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 import regard
+from regard.core.files import read_json, write_json
 from regard.data.corpus import read_pairs
 from regard.evaluation.lengths import LengthBin, by_source_length
 from regard.evaluation.metrics import Flavour
@@ -27,6 +28,26 @@ from regard.training.progress import Reporter
 
 EDGES = (10, 20, 30, 40, 50)
 LONGEST = 60
+WRITTEN, ABOUT = "written.txt", "lengths.json"
+
+
+def make(folder: Path, settings: list[str], sources: list[str]) -> None:
+    """Trains a model and lets it translate: `written.txt`, and what there is to say of the run in `lengths.json`."""
+    if (folder / RUN).exists():
+        result = regard.resume(folder, Reporter(quiet=True))
+    else:
+        result = regard.train("europarl-words", out=folder, settings=settings, report=Reporter(quiet=True))
+    translator = regard.load(folder)
+    translator.habits = Habits()  # sentences longer than usual stay whole: how it does on these is the question
+    written = "".join(f"{text}\n" for text in translator.translate(sources))
+    (folder / WRITTEN).write_text(written, encoding="utf-8")
+    about = {
+        "parameters": translator.model.parameters_count(),
+        "training_seconds": result.summary.get("seconds"),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "torch": torch.__version__,
+    }
+    write_json(folder / ABOUT, about)
 
 
 def one(model: str, words: int, data: Path, out: Path, seed: int, extra: list[str]) -> tuple[dict, list[LengthBin]]:
@@ -37,10 +58,6 @@ def one(model: str, words: int, data: Path, out: Path, seed: int, extra: list[st
         f"model.name={model}",
         f"train.seed={seed}",
     ]
-    if (folder / RUN).exists():
-        result = regard.resume(folder, Reporter(quiet=True))
-    else:
-        result = regard.train("europarl-words", out=folder, settings=settings + extra, report=Reporter(quiet=True))
     pairs = [
         (source, target)
         for part in ("test", "dev")  # no model is chosen by dev here
@@ -48,9 +65,9 @@ def one(model: str, words: int, data: Path, out: Path, seed: int, extra: list[st
         if len(source.split()) <= LONGEST
     ]
     sources, references = (list(side) for side in zip(*pairs, strict=True))
-    translator = regard.load(folder)
-    translator.habits = Habits()  # sentences longer than usual stay whole: how it does on these is the question
-    written = translator.translate(sources)
+    if not (folder / ABOUT).exists():
+        make(folder, settings + extra, sources)
+    written = (folder / WRITTEN).read_text(encoding="utf-8").split("\n")[:-1]
     flavour = Flavour(language="de")
     bins = by_source_length(sources, written, references, flavour, EDGES)
     whole = by_source_length(sources, written, references, flavour, [LONGEST])[0].bleu
@@ -58,14 +75,11 @@ def one(model: str, words: int, data: Path, out: Path, seed: int, extra: list[st
         "model": model,
         "longest_trained": words,
         "seed": seed,
-        "parameters": translator.model.parameters_count(),
         "sentences": len(sources),
         "bleu": round(whole.value, 2),
         "by_length": {entry.label: round(entry.bleu.value, 2) for entry in bins},
         "signature": whole.signature,
-        "training_seconds": result.summary.get("seconds"),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        "torch": torch.__version__,
+        **read_json(folder / ABOUT),
     }
     return row, bins
 

@@ -1,13 +1,14 @@
 """How many seconds of a GPU until the same BLEU: GNMT, ConvS2S and the Transformer on Europarl, one after the other.
 
     python benchmarks/seconds_to_bleu.py --data DIR [--models gnmt,convs2s,transformer] [--seconds 200] [--every 250] [--out DIR]
-        [--goals 15,20] [--stage all] [--pace run] [section.key=value ...]
+        [--goals 15,20] [--stage all] [--pace run] [--steps 0] [section.key=value ...]
 
 DIR holds Europarl as recipe `europarl-en-de` reads it; sizes and learning rates of the models stand in MODELS below. Each model is
 trained for about `--seconds` (the number of steps follows from its speed in a trial), and every `--every` steps the first 500
 sentences of the development text are translated. The training seconds of a step are its number times the median time of a step:
-validation, saving and the recording of graphs are not in it. Where runs have to share the GPU, make the trials first with
-`--stage trial`, with nothing else on it, and give `--pace trial`: the time of a step is then the trial's. BLEU is sacreBLEU's
+validation, saving and the recording of graphs are not in it. Where runs have to share the GPU, make the trials with
+`--stage trial`, with nothing else on it, the runs with `--stage run` (and `--steps`, where they come before the trials), and then
+give `--pace trial`: the time of a step is the trial's. BLEU is sacreBLEU's
 of detokenised text. For each goal (default: nine tenths of the BLEU that the weakest model reaches, and all of it) the first
 validation that is not below it counts, with a straight line between it and the one before.
 One JSON line per model, a table at the end, and OUT/seconds_to_bleu.png. Runs that
@@ -26,8 +27,9 @@ from typing import NamedTuple
 import torch
 
 import regard
+from regard.core.files import read_json
 from regard.evaluation.plots import COLOURS, LINE_STYLES, save_figure
-from regard.tasks.folder import METRICS, RUN
+from regard.tasks.folder import CONFIG, METRICS, RUN
 from regard.training.log import read_metrics
 from regard.training.progress import Reporter
 
@@ -38,7 +40,7 @@ MODELS = {
                 "model.tie=auto", "model.max_length=256", "model.dropout=0.1", "train.lr=2e-3"],
     "transformer": [],
 }  # fmt: skip
-TRIAL = 160  # steps
+TRIAL = 400  # steps
 
 
 class Point(NamedTuple):
@@ -48,10 +50,11 @@ class Point(NamedTuple):
 
 
 def step_seconds(folder: Path) -> float:
-    """The median time of a step, of stretches of the log in which nothing else was done."""
+    """The median time of a step, of stretches of the log's second half in which nothing else was done."""
     rows = [row for row in read_metrics(folder / METRICS) if "tokens_per_second" in row]
     validated = {row["step"] for row in read_metrics(folder / METRICS) if "valid_nll" in row}
     pairs = [(a, b) for a, b in itertools.pairwise(rows) if a["step"] not in validated]
+    pairs = pairs[len(pairs) // 2 :]  # all shapes of batches have been met
     return statistics.median((b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairs)
 
 
@@ -65,14 +68,16 @@ def train(name: str, folder: Path, settings: list[str]) -> None:
 def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
     """What a model's run is like, and its curve; of a trial alone, no curve."""
     common = [f"data.folder={arguments.data.absolute()}", *MODELS[name], *arguments.settings]
-    trial = arguments.out / f"{name}-trial"
-    quick = [f"train.steps={TRIAL}", "train.log_every=10", f"train.save_every={TRIAL}", f"train.validate_every={TRIAL}"]
-    train(name, trial, [*common, *quick])
-    pace = step_seconds(trial)
+    trial, folder = arguments.out / f"{name}-trial", arguments.out / name
+    if arguments.pace == "trial" or arguments.stage == "trial" or not arguments.steps:
+        quick = [f"train.{setting}={TRIAL}" for setting in ("steps", "save_every", "validate_every")]
+        train(name, trial, [*common, *quick, "train.log_every=10", "search.beam=1"])
+        pace = step_seconds(trial)
+    else:
+        pace = 0.0
     if arguments.stage == "trial":
         return {"model": name, "step_seconds": round(pace, 5)}, []
-    steps = max(arguments.every, round(arguments.seconds / pace / arguments.every) * arguments.every)
-    folder = arguments.out / name
+    steps = arguments.steps or max(arguments.every, round(arguments.seconds / pace / arguments.every) * arguments.every)
     settings = [
         f"train.steps={steps}",
         f"train.validate_every={arguments.every}",
@@ -81,6 +86,7 @@ def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
         f"train.log_every={max(1, arguments.every // 10)}",
     ]
     train(name, folder, [*common, *settings])
+    steps = read_json(folder / CONFIG)["train"]["steps"]
     each = pace if arguments.pace == "trial" else step_seconds(folder)
     rows = read_metrics(folder / METRICS)
     points = [Point(row["step"], row["step"] * each, row["valid_bleu"]) for row in rows if "valid_bleu" in row]
@@ -136,7 +142,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=250, help="steps between two validations")
     parser.add_argument("--goals", default="", help="BLEU scores to reach")
     parser.add_argument("--out", type=Path, default=Path("runs/seconds-to-bleu"))
-    parser.add_argument("--stage", choices=("all", "trial"), default="all")
+    parser.add_argument("--stage", choices=("all", "trial", "run"), default="all")
+    parser.add_argument("--steps", type=int, default=0, help="of each run; 0: as many as --seconds allow")
     parser.add_argument("--pace", choices=("run", "trial"), default="run", help="where the time of a step comes from")
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     arguments = parser.parse_args()
@@ -144,7 +151,7 @@ def main() -> None:
     for name in arguments.models.split(","):
         row, curves[name] = one(name, arguments)
         print(json.dumps(row), flush=True)
-    if arguments.stage == "trial":
+    if arguments.stage != "all":
         return
     draw(curves, arguments.out / "seconds_to_bleu.png")
     weakest = min(max(point.bleu for point in points) for points in curves.values())

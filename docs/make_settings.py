@@ -14,7 +14,7 @@ import tokenize
 import typing
 from pathlib import Path
 
-from regard.data.corpus import CorpusConfig
+from regard.data.corpus_config import CorpusConfig
 from regard.models.base import MODELS
 from regard.training.config import SECTIONS
 

@@ -8,7 +8,8 @@ import pytest
 
 import regard
 from regard.core.config import build
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.search import SearchConfig
 from regard.training.progress import Reporter
 

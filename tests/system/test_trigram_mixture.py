@@ -12,12 +12,13 @@ import pytest
 
 import regard
 from regard.core.errors import DataError
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import load_text
 from regard.data.token_stream import TokenStream
 from regard.evaluation.run_trigram import trigram_of
 from regard.evaluation.trigram import Trigram
 from regard.search.text_scores import mix
+from regard.tasks.text_scoring import token_scores
 from regard.training.progress import Reporter
 
 WORDS = ["one", "two", "three", "four", "five", "six", "seven", "once", "i", "caught", "a", "fish", "alive"]
@@ -58,7 +59,7 @@ def test_the_weight_is_the_share_of_the_trigram(command: Callable, run, tmp_path
     test.write_text("".join(line + "\n" for line in TEST))
     model = regard.load(run, device="cpu")
     tokens = TokenStream.from_documents(TEST, model.tokenizer).tokens
-    own = np.concatenate(list(model._scores(tokens, 0, 0)))
+    own = np.concatenate(list(token_scores(model, tokens, 0, 0)))
     other = trigram_of(model).log_probs(tokens)
     found = {}
     for share in (None, 0, 0.25, 0.5, 1):

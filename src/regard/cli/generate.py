@@ -13,8 +13,9 @@ from regard.cli.notes import note_unfinished
 from regard.cli.translate import stdin_lines
 from regard.core.errors import ConfigError, DataError
 from regard.search.config import SearchConfig
-from regard.tasks.language_model import MAX_PROMPT_CHARACTERS, TextModel
+from regard.tasks.language_model import TextModel
 from regard.tasks.pretrained import find_model
+from regard.tasks.prompt_reading import MAX_PROMPT_CHARACTERS
 
 WISHES = ("samples", "method", "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "beam")
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in WISHES} | {

@@ -19,7 +19,7 @@ from regard.serving.limits import Limits
 from regard.serving.run import Server, address_of, is_loopback, listen
 from regard.serving.service import Service
 from regard.serving.shelf import GUARD, Served, Shelf
-from regard.tasks.translation import ENGINES
+from regard.tasks.translation_engines import ENGINES
 
 SHOWN = {"translation": "translates", "language": "continues texts", "classification": "classifies",
          "tagging": "tags", "masked": "fills in words", "vectors": "has word vectors"}  # fmt: skip

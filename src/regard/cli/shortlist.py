@@ -7,7 +7,8 @@ from pathlib import Path
 
 from regard.core import config as configuration
 from regard.core.errors import ConfigError, DataError
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.short_lists import learn_short_lists
 from regard.data.store import TokenStore
 from regard.tasks.converted_run import SHORT_LISTS_OF_RUN

@@ -19,7 +19,8 @@ from regard.core.errors import ConfigError, DataError
 from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
 from regard.tasks.lines import Translation
 from regard.tasks.pretrained import find_model, load_translator
-from regard.tasks.translation import CHUNK_LINES, MAX_LINE_CHARACTERS, Translator
+from regard.tasks.sentences import MAX_LINE_CHARACTERS
+from regard.tasks.translation import CHUNK_LINES, Translator
 
 PATIENCE_SECONDS = 0.05
 MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS

@@ -13,7 +13,8 @@ from regard.core.errors import ConfigError, DataError
 from regard.core.files import MANIFEST, sha256_of
 from regard.core.launcher import launched
 from regard.tasks.big_files import Made, Work, joined_lines, parts_folder, work_through
-from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
+from regard.tasks.sentences import MAX_LINE_CHARACTERS
+from regard.tasks.translation import Translator
 
 Lines = Callable[[int, str, Any], list[str]]  # of (number, source, translations): what is written
 

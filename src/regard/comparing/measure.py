@@ -115,7 +115,7 @@ def fingerprints(run: Path) -> dict[str, str]:
 def _decode(translator: Translator, test: Pairs) -> tuple[list[str], Decoding]:
     """All translations, each on one line, and how long they took: with the model's own search, warmed up."""
     settings = dataclasses.replace(translator.search, nbest=1)
-    batch_tokens = translator._batch_tokens(settings)
+    batch_tokens = translator.batch_tokens(settings)
     first = test.head(_filling(translator, test, batch_tokens))
     translator.hypotheses(first.sources, search=settings, tags=first.tags or None, batch_tokens=batch_tokens)
     taken: list[float] = []

@@ -17,7 +17,7 @@ import numpy as np
 from regard.core.errors import DataError
 from regard.data.addresses import SHARDS, is_path
 from regard.data.bundle import PREFIX, TEXT, bundled_path, bundled_side
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.long_texts import CHUNK, chunks_of
 from regard.data.prepared import from_home
 from regard.data.reading.files import ByteFile

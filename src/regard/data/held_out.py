@@ -10,7 +10,7 @@ import numpy as np
 from regard.core.errors import DataError
 from regard.data.addresses import is_path
 from regard.data.bundle import PREFIX, bundled_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.prepared import from_home
 from regard.data.split import automatic_size, divide
 

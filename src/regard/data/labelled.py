@@ -19,7 +19,7 @@ from regard.core.errors import DataError
 from regard.core.visible_text import visible
 from regard.data.addresses import is_path
 from regard.data.bundle import LABELLED, PREFIX, bundled_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.held_out import NAMES, count_repeated, hold_out_units, place_of, sizes_to_hold_out
 from regard.data.reading import archives
 from regard.data.reading.files import ByteFile

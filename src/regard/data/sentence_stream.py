@@ -17,7 +17,7 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.data.addresses import is_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.long_texts import chunks_of
 from regard.data.tokenizers import Tokenizer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from regard.core.errors import ConfigError, DataError
 from regard.data.addresses import SHARDS, is_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import Say, TextCorpus, TextCount, read_documents
 from regard.data.prepared import from_home
 from regard.data.reading.lines import read_lines

@@ -14,7 +14,7 @@ from regard.core.errors import DataError
 from regard.core.visible_text import visible
 from regard.data.bundle import TAGGED
 from regard.data.chunks import are_chunk_tags, completed
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.held_out import NAMES, count_repeated, hold_out_units, place_of, sizes_to_hold_out
 from regard.data.tagged_columns import TaggedFile, TaggedSentences, read_tagged
 

@@ -14,7 +14,7 @@ import torch
 from regard.core.errors import DataError
 from regard.core.types import PAD
 from regard.data.batching import ALL, Part
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import Unit, read_documents
 from regard.data.masking import NO_CODE, ExamplePlan, Masking, collate_masked, stream_for_rows
 from regard.data.sentence_stream import SentenceStream, documents_are_lines

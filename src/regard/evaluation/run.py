@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import DataError, ModelError
-from regard.data.corpus import read_lines, read_pairs
+from regard.data.corpus import read_pairs
+from regard.data.reading import read_lines
 from regard.evaluation.lengths import LengthBin, by_source_length
 from regard.evaluation.metrics import USUAL, Flavour, Score, corpus_scores, named_metrics, perplexity
 from regard.evaluation.significance import TESTED, PairedResult, paired_tests

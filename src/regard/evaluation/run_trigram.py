@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.core import config as configuration
 from regard.core.errors import DataError
 from regard.core.files import read_json
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import load_text
 from regard.data.token_stream import TokenStream
 from regard.evaluation.trigram import Trigram

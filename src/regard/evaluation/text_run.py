@@ -10,8 +10,10 @@ from typing import Any
 
 from regard.core.errors import DataError
 from regard.data.documents import Unit, read_documents
-from regard.tasks.language_model import OtherModel, TextModel, TextScore
+from regard.tasks.language_model import TextModel
 from regard.tasks.pretrained import find_model
+from regard.tasks.text_score import TextScore
+from regard.tasks.text_scoring import OtherModel
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,9 +14,10 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.core.types import SPECIALS
-from regard.data.corpus import read_lines, read_tsv
+from regard.data.corpus import read_tsv
 from regard.data.cut_words import cut_words
 from regard.data.labelled_tokens import token_rows
+from regard.data.reading import read_lines
 from regard.data.tagged_tokens import row_of
 from regard.exchange.parity import Questions
 from regard.exchange.parity_sides import kind_of, live_model, text_pairs, translations

@@ -52,7 +52,7 @@ def weights_sha256(model: torch.nn.Module) -> str:
 
 def live_model(task: Any) -> Any:
     """The torch model of what `regard.load` gives, without taking it out of a translator's hands."""
-    return task._torch.engine.model if isinstance(task, Translator) else task.model
+    return task.engines.torch.engine.model if isinstance(task, Translator) else task.model
 
 
 def on_cpu(task: Any) -> Any:

@@ -6,7 +6,8 @@ from typing import Any
 
 from regard.core import config as configuration
 from regard.core.errors import DataError, ModelError
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.evaluation.lengths import by_source_length
 from regard.evaluation.metrics import Flavour, corpus_scores
 from regard.tasks.translation import Translator

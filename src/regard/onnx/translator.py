@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from regard.onnx.searching import forced_scores, search
 from regard.onnx.writing import Writer
 from regard.tasks.line_batches import batches
 from regard.tasks.lines import Habits, Sentence, Translation
-from regard.tasks.translation import PairScore, Translator
+from regard.tasks.pair_score import PairScore
+from regard.tasks.search_request import SearchRequest
+from regard.tasks.translation import Translator
 
 BATCH_TOKENS = 2048  # of sources, times hypotheses
 STEP_SCORES = 1 << 25  # of all hypotheses of a batch
@@ -45,26 +47,16 @@ class OnnxTranslator(Translator):
             "model", "this is a folder of ONNX graphs, without a torch model", "Load the run folder instead"
         )
 
-    def _engine_in_use(self) -> Any:
-        return self
-
-    def _batch_tokens(self, settings: SearchConfig) -> int:
+    def batch_tokens(self, settings: SearchConfig) -> int:
         return max(256, BATCH_TOKENS // settings.hypotheses)
 
-    def _search(
-        self,
-        sentences: list[Sentence],
-        settings: SearchConfig,
-        attention: bool,
-        batch_tokens: int,
-        progress: Callable[[int], None] | None,
-        details: bool,
-    ) -> list[list[Translation]]:
-        if attention:
+    def _search(self, sentences: list[Sentence], request: SearchRequest) -> list[list[Translation]]:
+        if request.attention:
             what = "the graphs give no attention weights"
             raise ModelError("engine onnxruntime", what, "Use the torch model for alignments")
         found: list[list[Translation]] = [[] for _ in sentences]
-        tokens = batch_tokens or self._batch_tokens(settings)
+        settings = request.settings
+        tokens = request.batch_tokens or self.batch_tokens(settings)
         most = max(1, STEP_SCORES // (settings.hypotheses * self.writer.vocabulary))
         done = 0
         for rows in batches([len(s.ids) + 1 for s in sentences], tokens, most):
@@ -86,8 +78,8 @@ class OnnxTranslator(Translator):
                     for text, one in zip(texts, many, strict=True)
                 ]
             done += len(rows)
-            if progress is not None:
-                progress(done)
+            if request.progress is not None:
+                request.progress(done)
         return found
 
     def score(

@@ -11,6 +11,7 @@ from regard.serving.admission import guess_tokens
 from regard.serving.choosing import PLAIN, Choosing, Variants
 from regard.serving.companions import NONE, Companions
 from regard.tasks.lines import Sentence, Translation, join_line
+from regard.tasks.search_request import SearchRequest
 
 if TYPE_CHECKING:
     from regard.serving.glossaries import Terms
@@ -65,12 +66,12 @@ class Translating:
         return [Counted(one, len(one.ids) + 1, one.line) for one in model.split(wish.texts, wish.prefixes)]
 
     def compute(self, model: Translator, key: Searching, units: Sequence[Counted]) -> list[list[Translation]]:
-        settings = key.settings(model.search)
         choosing = key.choosing
+        details = key.attention or choosing.details
+        request = SearchRequest(key.settings(model.search), key.attention, details=details)
         model = self._variants.of(model, choosing, key.terms, key.companions)
         sentences = [dataclasses.replace(unit.what, line=i) for i, unit in enumerate(units)]
-        told = {"alignment": choosing.alignment, "details": key.attention or choosing.details}
-        return model.search_sentences(sentences, settings, attention=key.attention, **told)
+        return model.search_sentences(sentences, request, alignment=choosing.alignment)
 
     @staticmethod
     def beside(key: Searching) -> bool:

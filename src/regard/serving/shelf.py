@@ -20,7 +20,7 @@ from regard.tasks.translation import Translator
 
 if TYPE_CHECKING:
     from regard.engines.ctranslate2_limits import Asked
-    from regard.tasks.translation import Engine
+    from regard.tasks.translation_engines import Engine
 
 Task = Literal["translation", "language", "classification", "tagging", "masked", "vectors"]
 TASKS: dict[str, Task] = {

@@ -13,7 +13,9 @@ from regard.core.errors import ConfigError, DataError, ModelError
 from regard.core.types import EOS, pad_rows
 from regard.data.word_tokens import WordTokenizer, WordTokens
 from regard.search.forcing import attend_targets, check_attends
-from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator, batches
+from regard.tasks.line_batches import batches
+from regard.tasks.sentences import MAX_LINE_CHARACTERS
+from regard.tasks.translation import Translator
 
 Links = list[tuple[int, int]]  # (source word, target word), both from 0, sorted
 

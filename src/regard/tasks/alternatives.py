@@ -10,6 +10,7 @@ from regard.core.search_config import SearchConfig
 from regard.core.specials import EOS
 from regard.tasks.glossary_tokens import TermTokens
 from regard.tasks.lines import Translation
+from regard.tasks.search_request import SearchRequest
 
 if TYPE_CHECKING:
     from regard.tasks.translation import Translator
@@ -33,8 +34,8 @@ def alternatives(
             "alternatives", "the model writes from right to left", "Use one that writes from left to right"
         )
     torch_only = translator.on_torch()
-    engine = torch_only._torch.engine
-    sentences = torch_only._sentences([text], [prefix or " "], torch_only.leads(None, 1), 1)
+    engine = torch_only.engines.torch.engine
+    sentences = torch_only.split([text], [prefix or " "])
     if not sentences:
         return []
     (sentence,) = sentences
@@ -43,7 +44,7 @@ def alternatives(
     ends = [token for token in chosen if token == EOS]
     going = [dataclasses.replace(sentence, prefix=[*sentence.prefix, token]) for token in chosen if token != EOS]
     one = dataclasses.replace(settings, nbest=1)
-    found = [many[0] for many in torch_only.search_sentences(going, one)]
+    found = [many[0] for many in torch_only.search_sentences(going, SearchRequest(one))]
     if ends:  # the text may end here
         score = torch_only.score([text], [prefix])[0]
         value = score.log_prob / settings.length_divisor(len(score.token_log_probs))

@@ -10,6 +10,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from regard.core.errors import DataError, ModelError
 from regard.tasks.confidence import Calibration, Reliability, features, fit, logit
+from regard.tasks.given_translations import certainties
 
 if TYPE_CHECKING:
     from regard.tasks.translation import Translator
@@ -36,7 +37,7 @@ def calibrate(
     metric = CHRF()
     good = [metric.sentence_score(w.text, [r]).score / 100 for w, r in zip(written, references, strict=True)]
     rows = [features(w.token_log_probs) if w.token_log_probs else (0.0, 0.0) for w in written]
-    certain = translator.on_torch().certainties(texts, references)
+    certain = certainties(translator.on_torch(), texts, references)
     logits = [[logit(log_prob) for log_prob, _ in one] for one in certain]
     right = [[float(is_right) for _, is_right in one] for one in certain]
     half = range(0, len(pairs), 2)

@@ -10,7 +10,8 @@ from regard.core.errors import ModelError
 from regard.search.ensembles import MOST_MEMBERS, Ensemble
 from regard.tasks.folder import load_model
 from regard.tasks.pretrained import find_model
-from regard.tasks.translation import Translator, settings_of
+from regard.tasks.translation import Translator
+from regard.tasks.translator_loading import settings_of
 
 
 def ensemble(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
 from regard.engines.ctranslate2_engine import CTranslate2Engine, Found, Started
 from regard.tasks.line_batches import batches
 from regard.tasks.lines import Sentence, Translation
+from regard.tasks.search_request import SearchRequest
 
 BATCH_TOKENS = 4096  # of sources, times hypotheses
 SMALL_BATCH_TOKENS = 1024  # of small models, whose weights stay in the caches of a processor if all else does
@@ -17,23 +17,17 @@ TRIED = 32  # sentences after which it is asked whether going on is worth while
 
 
 def fast_search(
-    engine: CTranslate2Engine,
-    tokenizers: TokenizerPair,
-    sentences: Sequence[Sentence],
-    settings: SearchConfig,
-    *,
-    details: bool,
-    batch_tokens: int,
-    progress: Callable[[int], None] | None,
+    engine: CTranslate2Engine, tokenizers: TokenizerPair, sentences: Sequence[Sentence], request: SearchRequest
 ) -> list[list[Translation] | None]:
-    """The n-best translations of each sentence; None where torch has to search. Without `details`, no token's log-probability.
+    """The n-best translations of each sentence; None where torch has to search.
 
     A model that rarely ends its texts would be searched twice: once more than half of the sentences were left to torch, all are.
     """
     found: list[list[Translation] | None] = [None] * len(sentences)
     done = left = 0
     size = SMALL_BATCH_TOKENS if engine.small else BATCH_TOKENS
-    tokens = batch_tokens or max(128, size // settings.beam)
+    settings = request.settings
+    tokens = request.batch_tokens or max(128, size // settings.beam)
     waiting = batches([len(s.ids) + 1 for s in sentences], tokens)
     under_way: deque[tuple[list[int], Started]] = deque()
     while True:
@@ -42,7 +36,7 @@ def fast_search(
         if not under_way:
             return found
         rows, started = under_way.popleft()
-        results = engine.finish(started, details=details)
+        results = engine.finish(started, details=request.details)
         texts = iter(tokenizers.target.decode([one.tokens for many in results for one in many or []]))
         for row, many in zip(rows, results, strict=True):
             found[row] = None if many is None else _translations(many, texts, tokenizers, sentences[row])
@@ -50,8 +44,8 @@ def fast_search(
         left += sum(many is None for many in results)
         if done >= TRIED and left > done // 2:
             waiting = iter(())
-        if progress is not None:
-            progress(done - left)
+        if request.progress is not None:
+            request.progress(done - left)
 
 
 def _translations(

@@ -9,7 +9,8 @@ from typing import Any, overload
 from regard.core.errors import CheckpointError, ModelError
 from regard.engines.ctranslate2_limits import Asked, why_not
 from regard.tasks.run_files import read_config
-from regard.tasks.translation import Engine, Translator
+from regard.tasks.translation import Translator
+from regard.tasks.translation_engines import Engine
 
 BUNDLED = "tatoeba-en-de"
 VERBS = {"continues": "generate", "classifies": "classify", "tags": "tag", "fills": "fill", "embeds": "nearest",

@@ -20,7 +20,8 @@ from regard.tasks.lines import Translation
 
 if TYPE_CHECKING:
     from regard.tasks.language_model import TextModel
-    from regard.tasks.translation import PairScore, Translator
+    from regard.tasks.pair_score import PairScore
+    from regard.tasks.translation import Translator
 
 MOST_WEIGHT = 100.0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from regard.search.terms import Letters
 from regard.tasks.folder import load_model
 from regard.tasks.line_batches import batches
 from regard.tasks.lines import Sentence, Translation
+from regard.tasks.search_request import SearchRequest
 
 
 class TorchEngine:
@@ -55,26 +56,20 @@ class TorchEngine:
         return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
 
     def search(
-        self,
-        sentences: Sequence[Sentence],
-        settings: SearchConfig,
-        *,
-        attention: bool,
-        batch_tokens: int,
-        progress: Callable[[int], None] | None,
-        letters: Letters | None = None,
+        self, sentences: Sequence[Sentence], request: SearchRequest, letters: Letters | None = None
     ) -> list[list[Translation]]:
         """The n-best translations of each sentence. `letters` says where words end, for sentences with terms."""
         found: list[list[Translation]] = [[] for _ in sentences]
         self.model.eval()
-        tokens = batch_tokens or self.batch_tokens(settings)
+        settings, attention = request.settings, request.attention
+        tokens = request.batch_tokens or self.batch_tokens(settings)
         searched = self._with_attention if attention else self._without_attention
         if self.draft is not None and settings.hypotheses == 1:  # a guard may look for more
             searched = self._drafted_with_attention if attention else self._drafted
         for done, (row, many) in enumerate(searched(sentences, settings, tokens, letters), start=1):
             found[row] = self._translations(sentences[row], many)
-            if progress is not None:
-                progress(done)
+            if request.progress is not None:
+                request.progress(done)
         return found
 
     def _without_attention(

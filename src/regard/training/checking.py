@@ -14,7 +14,8 @@ from regard.core.errors import DataError
 from regard.data.addresses import STANDARD_INPUT
 from regard.data.bundle import PREFIX
 from regard.data.checks.report import Report
-from regard.data.corpus import DataConfig, is_small, texts_of
+from regard.data.corpus_config import DataConfig
+from regard.data.corpus_texts import is_small, texts_of
 from regard.data.prepared import Shelf, read_plain, write_plain
 from regard.data.reading import spool_input
 from regard.data.survey import Text

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from regard.core import config as configuration
 from regard.core.errors import ConfigError
 from regard.data.augment import AugmentConfig
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.tokenizers import TokenizerConfig
 from regard.evaluation.metrics import named_metrics
 from regard.search.config import SearchConfig

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.core.errors import ConfigError
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.models.base import MODELS, Capability
 
 

@@ -21,7 +21,8 @@ from regard.evaluation.metrics import Score
 from regard.models.base import LanguageModel, Writer
 from regard.search.text_scores import mean_score
 from regard.tasks.folder import CONFIG, DATA, FORMAT, read_config, tokenizer_names
-from regard.tasks.language_model import TextModel, TextScore
+from regard.tasks.language_model import TextModel
+from regard.tasks.text_score import TextScore
 from regard.training.config import RunConfig, build_run_config
 from regard.training.distributed.spreading import summed
 from regard.training.distributed.team import current_team

@@ -11,9 +11,7 @@ import contextlib
 import json
 import math
 import signal
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,27 +19,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.core.errors import CheckpointError, TrainingError
+from regard.core.errors import TrainingError
 from regard.core.types import PAD
 from regard.core.workers import working_together
 from regard.data.batching import Drawn, Place
 from regard.models.base import Writer
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.tasks.run_files import RESUMED
-from regard.training.averaging import MovingAverage, mean_of
+from regard.training.averaging import MovingAverage
 from regard.training.background_saves import BackgroundSaves
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import TrainConfig
 from regard.training.distributed.gradient_sums import GradientSums, worth_hiding
 from regard.training.distributed.sharding import Sharded
 from regard.training.distributed.team import Several, current_team
+from regard.training.final_weights import final_weights
 from regard.training.gradient import Gradients
 from regard.training.log import MetricsLog, NoLog
+from regard.training.log_window import LogWindow
 from regard.training.lowered import Lowered
 from regard.training.optim import Optimizer
 from regard.training.precision import low_weights, uses_bfloat16
 from regard.training.progress import Reporter
 from regard.training.regions import compile_pays
+from regard.training.run_progress import Progress
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
 from regard.training.skipped import SkippedBatches
@@ -50,23 +51,6 @@ from regard.training.validation import Measure, goodness
 
 SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
 MOST_BAD_STEPS = 100  # in a row, before a run gives up
-
-
-@dataclass
-class Progress:
-    """What a run remembers beside weights and optimizer: where it is, and how well it went."""
-
-    step: int = 0
-    epoch: int = 0
-    position: int = 0
-    seconds: float = 0.0
-    best: float | None = None
-    best_step: int = 0
-    worse: int = 0  # validations since the best
-    loss: float = 0.0  # sums since the last line of the log
-    nll: float = 0.0
-    tokens: int = 0
-    multiple: int = 0  # what the widths of batches are rounded up to; the order of batches depends on it
 
 
 class Trainer:
@@ -103,7 +87,6 @@ class Trainer:
         self.saves = BackgroundSaves(self.checkpoints)
         self.progress = Progress()
         self.saved_step = -1
-        self._clock, self._busy, self._window_tokens = time.monotonic(), 0.0, 0  # of what the log is about to say
         low = uses_bfloat16(config, device)
         self.autocast = (lambda: torch.autocast(device.type, torch.bfloat16)) if low else contextlib.nullcontext
         if self.on_cuda:
@@ -122,6 +105,7 @@ class Trainer:
         )
         self._told_of_splitting = False
         self._resume()
+        self.window = LogWindow(self.progress, device)
         self.skipped = SkippedBatches(self.optimizer, report)
         self.sums: Callable[[list[Tensor]], list[Tensor]] | None = None
         self.sending: GradientSums | None = None
@@ -170,12 +154,7 @@ class Trainer:
         if carried is not None:
             rank, size = self.team.part
             self.gradients.carried.load({name: rows[rank::size] for name, rows in carried.items()}, str(where))
-        try:
-            self.progress = Progress(**state["progress"])
-        except (KeyError, TypeError):
-            raise CheckpointError(
-                where, "its state is not of this version", "Use the version of regard that wrote it"
-            ) from None
+        self.progress = Progress.of(state, where)
         self.saved_step = self.saves.on_disk = newest
         if self.team.leads:
             with contextlib.suppress(OSError), open(self.folder / RESUMED, "a", encoding="utf-8") as file:
@@ -194,7 +173,7 @@ class Trainer:
         stream = self.text.open(config, place, progress.multiple, self.on_cuda, self.team.part)
         try:
             with Interruption(self.folder) as interruption, stream:
-                self._clock = time.monotonic()
+                self.window.begin()
                 while progress.step < config.steps and not self._patience_is_out():
                     self.saves.check()
                     self.saves.allow(progress.step + 1)
@@ -248,11 +227,9 @@ class Trainer:
             total, norm = total + computed.loss, computed.norm
             sums = [sums[0] + computed.smoothed, sums[1] + computed.nll]
             progress.epoch, progress.position = following
-        progress.tokens += tokens
-        self._window_tokens += tokens
         if self.sums is not None:
             total, *sums = self.sums([total, *sums])
-        self._count(*sums)
+        self.window.add(tokens, *sums)
         if norm is None:
             norm = self.optimizer.step(total, part_of_peak, progress.step)
             if self.lowered is not None:
@@ -290,25 +267,9 @@ class Trainer:
     def _split(self) -> int:
         return getattr(self.gradients, "split", 0)
 
-    def _count(self, loss: Tensor, nll: Tensor) -> None:
-        """Adds to the sums of the log, on the device: asking for them at every step would make the host wait."""
-        if not hasattr(self, "_sums"):
-            self._sums = torch.tensor([self.progress.loss, self.progress.nll], device=self.device)
-        self._sums += torch.stack((loss, nll))
-
-    def _read_sums(self) -> None:
-        if hasattr(self, "_sums"):
-            self.progress.loss, self.progress.nll = self._sums.tolist()
-
-    def _tick(self) -> float:
-        now = time.monotonic()
-        elapsed, self._clock = now - self._clock, now
-        self.progress.seconds += elapsed
-        return elapsed
-
     def _log(self, log: MetricsLog | NoLog) -> None:
         progress = self.progress
-        self._read_sums()
+        self.window.read()
         bad = int(self.optimizer.in_a_row)
         values = {
             "loss": progress.loss / progress.tokens,
@@ -317,7 +278,7 @@ class Trainer:
             "gradient_norm": float(self._norm),
             "epoch": progress.epoch,
             "skipped": int(self.optimizer.skipped),
-            "tokens_per_second": round(self._window_tokens / max(1e-9, self._busy + self._tick())),
+            "tokens_per_second": self.window.tokens_per_second(),
             "seconds": round(progress.seconds, 3),
         }
         if self._split:
@@ -333,21 +294,28 @@ class Trainer:
                 f"loss or gradient was not finite for {bad} steps in a row",
                 "Lower train.lr, or lengthen train.warmup",
             )
-        progress.loss = progress.nll = 0.0
-        progress.tokens = self._window_tokens = 0
-        self._busy = 0.0
-        self._sums.zero_()
+        self.window.clear()
 
     def _validate(self, log: MetricsLog | NoLog) -> None:
         if self.validation is None:
             return
         progress = self.progress
-        self._busy += self._tick()
+        with self.window.left_out():
+            values = self._measure(self.validation)
+        log.add(progress.step, {**values, "best_step": progress.best_step})
+        shown = "  ".join(f"{name.removeprefix('valid_')} {value:.3f}" for name, value in values.items())
+        self.report.say(
+            f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}"
+        )
+
+    def _measure(self, validation: Measure) -> dict[str, float]:
+        """The values of a validation; the weights are kept if they are the best so far."""
+        progress = self.progress
         self._gather()
         with self._averaged(), self._opened():
             self.model.eval()
             with self.autocast():
-                values = self.team.tell(self.validation.measure(self.model, self.device))
+                values = self.team.tell(validation.measure(self.model, self.device))
             self.model.train()
             value = goodness(values, self.config.best_by)
             if math.isfinite(value) and (progress.best is None or value > progress.best):
@@ -356,12 +324,7 @@ class Trainer:
                     self.saves.save_best(weights_of(self.model), {"step": progress.step, **values})
             else:
                 progress.worse += 1
-        self._tick()  # the time of validation counts, but not into tokens per second
-        log.add(progress.step, {**values, "best_step": progress.best_step})
-        shown = "  ".join(f"{name.removeprefix('valid_')} {value:.3f}" for name, value in values.items())
-        self.report.say(
-            f"step {progress.step}: validation {shown}{'  (best)' if progress.best_step == progress.step else ''}"
-        )
+        return values
 
     def _averaged(self) -> contextlib.AbstractContextManager[None]:
         return self.average.applied() if self.average is not None else contextlib.nullcontext()
@@ -382,8 +345,12 @@ class Trainer:
             return
         self.skipped.tell()
         log.sync()  # whoever goes on from here does not write these lines again
-        self._read_sums()
-        self._busy += self._tick()
+        self.window.read()
+        with self.window.left_out():
+            self._write_checkpoint()
+        self.saved_step = self.progress.step
+
+    def _write_checkpoint(self) -> None:
         self._gather()
         if self.sharded is None:
             self.team.check_same(self.model, self.progress.step)
@@ -406,8 +373,6 @@ class Trainer:
                 carried=carried,
                 state={"progress": vars(self.progress), **facts},
             )
-        self.saved_step = self.progress.step
-        self._tick()  # saving takes time, but not from tokens per second
 
     def _averages(self) -> dict[str, Tensor] | None:
         return self.average.average if self.average is not None else None
@@ -419,34 +384,13 @@ class Trainer:
                 self.average.put()
             self.sharded.open()
         if self.team.leads:
-            self._put_final_weights()
+            chosen = final_weights(self.checkpoints, self.config, self.progress, self.report.warn)
+            if chosen is None and self.average is not None and self.sharded is None:
+                chosen = {**weights_of(self.model), **self.average.average}
+            if chosen is not None:
+                put_weights(self.model, chosen, self.folder)
         self.team.give_weights(self.model)
         self.model.eval()
-
-    def _put_final_weights(self) -> None:
-        if self.config.average > 1:
-            put_weights(self.model, mean_of(self._last_weights()), self.folder)
-        elif (best := self._best_weights()) is not None:
-            put_weights(self.model, best, self.folder)
-        elif self.average is not None and self.sharded is None:
-            put_weights(self.model, {**weights_of(self.model), **self.average.average}, self.folder)
-
-    def _last_weights(self) -> Iterator[dict[str, Tensor]]:
-        """The weights of the last checkpoints, without damaged ones. The newest was written just now."""
-        for step in self.checkpoints.regular(self.progress.step)[: self.config.average]:
-            try:
-                yield self.checkpoints.weights(step)
-            except CheckpointError as error:
-                self.report.warn(f"The checkpoint of step {step} is damaged and left out of the average. {error}")
-
-    def _best_weights(self) -> dict[str, Tensor] | None:
-        if self.config.select == "last" or self.progress.best is None:
-            return None
-        try:
-            return self.checkpoints.best()
-        except CheckpointError as error:
-            self.report.warn(f"The best weights are damaged, the run ends with its last ones. {error}")
-            return None
 
     def summary(self) -> dict[str, Any]:
         return {

@@ -11,7 +11,8 @@ import torch
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import BOS, EOS, PAD
 from regard.data.batching import BatchPlan, BatchStream, Place, collate
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.split import Pairs
 from regard.data.store import TokenRows, TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair

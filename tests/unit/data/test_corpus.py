@@ -10,7 +10,9 @@ import pytest
 from regard.core.config import build, to_plain
 from regard.core.errors import ConfigError, DataError
 from regard.data.bundle import bundled_names, bundled_path
-from regard.data.corpus import CorpusConfig, DataConfig, load_corpus, read_lines, read_pairs, read_tsv
+from regard.data.corpus import load_corpus, read_pairs, read_tsv
+from regard.data.corpus_config import CorpusConfig, DataConfig
+from regard.data.reading import read_lines
 
 
 @pytest.fixture

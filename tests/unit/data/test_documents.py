@@ -11,7 +11,7 @@ from regard.core.config import build, to_plain
 from regard.core.errors import ConfigError, DataError
 from regard.data import documents as documents_module
 from regard.data.bundle import bundled_names, bundled_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.documents import TextCount, load_text, read_documents
 from regard.data.reading import open_pairs
 

@@ -9,7 +9,7 @@ import pytest
 
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import EOS
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.labelled import load_labelled, read_labelled
 from regard.data.labelled_tokens import token_rows
 from regard.data.tokenizers import Tokenizer, TokenizerConfig

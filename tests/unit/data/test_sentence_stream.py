@@ -7,7 +7,7 @@ import pytest
 
 from regard.core.errors import DataError
 from regard.data import long_texts
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.sentence_stream import SentenceStream, documents_are_lines, sentences_of
 from regard.data.tokenizers import Tokenizer, TokenizerConfig
 

@@ -8,7 +8,8 @@ import pytest
 
 from regard.core.errors import DataError
 from regard.data.batching import BatchPlan, BatchStream
-from regard.data.corpus import CorpusConfig, DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import CorpusConfig, DataConfig
 from regard.data.split import Pairs, gathered
 from regard.data.store import TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair

@@ -9,7 +9,7 @@ import pytest
 
 from regard.core.errors import ConfigError, DataError
 from regard.data.bundle import TAGGED, bundled_names, bundled_path
-from regard.data.corpus import DataConfig
+from regard.data.corpus_config import DataConfig
 from regard.data.tagged import load_tagged, read_tagged
 
 COLUMNS = "the DT B-NP\ncat NN I-NP\nsleeps VBZ B-VP\n\nit PRP B-NP\nruns VBZ B-VP\n. . O\n"

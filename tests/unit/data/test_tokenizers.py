@@ -9,7 +9,8 @@ import pytest
 
 from regard.core.errors import ConfigError, TokenizerError
 from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, TokenizerPair
 from regard.data.unigram import train_unigram
 

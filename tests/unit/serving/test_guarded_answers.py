@@ -13,7 +13,7 @@ from regard.serving.service import Service
 from regard.serving.shelf import Shelf
 from regard.tasks.guarding import Guard
 from regard.tasks.pretrained import BUNDLED
-from regard.tasks.translation import Engine
+from regard.tasks.translation_engines import Engine
 
 STRICT = Guard(from_tokens=1, longest=1.01)  # takes exception to translations that are longer than their source
 TEXTS = [

@@ -16,7 +16,8 @@ from regard.data.word_tokens import WordTokens
 from regard.models.base import Recorder
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.tasks.alignment import Aligner, LinkRule, align, word_shares
-from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
+from regard.tasks.sentences import MAX_LINE_CHARACTERS
+from regard.tasks.translation import Translator
 
 SOURCES = [
     "the small dog barks .",

@@ -6,7 +6,8 @@ import pytest
 
 import regard
 from regard.core.errors import ModelError
-from regard.data.corpus import DataConfig, load_corpus
+from regard.data.corpus import load_corpus
+from regard.data.corpus_config import DataConfig
 from regard.data.word_order import backwards
 from regard.tasks.ensembles import ensemble
 from regard.tasks.glossary import Glossary

@@ -16,8 +16,8 @@ from regard.core.search_config import SearchConfig
 from regard.tasks.guarding import Guard
 from regard.tasks.lines import Translation
 from regard.tasks.minimum_risk import UTILITIES, MinimumRisk, expected_utilities
+from regard.tasks.pair_score import PairScore
 from regard.tasks.reranking import Reranker
-from regard.tasks.translation import PairScore
 
 WORDS = ["der", "die", "das", "Haus", "Hund", "läuft,", "schläft.", "groß!", "alt", "und", "ist", "3,5"]
 

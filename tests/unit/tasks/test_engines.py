@@ -112,7 +112,7 @@ def test_what_cannot_be_taken_is_searched_again(exact: Translator, by_torch: Tra
 
 
 def test_a_request_that_is_for_torch_is_not_searched_twice(exact: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = exact._fast
+    engine = exact.engines.fast
     assert engine is not None
     started, start = [], engine.start
     monkeypatch.setattr(

@@ -21,9 +21,11 @@ from regard.evaluation.trigram import Trigram
 from regard.models.gpt import GPT, GPTConfig
 from regard.search.config import SearchConfig
 from regard.search.text_scores import mix, no_source
-from regard.tasks.language_model import TextModel, TextScore
+from regard.tasks.language_model import TextModel
 from regard.tasks.next_words import NextWord
 from regard.tasks.text_pieces import Pieces, text_after
+from regard.tasks.text_score import TextScore
+from regard.tasks.text_scoring import token_scores
 
 KINDS = {"bpe": 60, "unigram": 60, "word": 60, "space": 60, "char": 60, "byte": 300, "bytebpe": 300}
 
@@ -523,7 +525,7 @@ def test_windows_score_each_token_once_with_the_promised_context(context, stride
         assert begin + context > place
         assert place < context or place - begin >= context - step
         expected.append(log_prob(model, read[begin : place + 1], token))
-    found = np.concatenate(list(model._scores(np.array(tokens), context, stride)))
+    found = np.concatenate(list(token_scores(model, np.array(tokens), context, stride)))
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, expected, atol=1e-5)
     score = model.perplexity(LINES, context=context, stride=stride)
@@ -574,7 +576,7 @@ def test_byte_perplexity_does_not_depend_on_how_text_is_cut_into_tokens():
 def test_another_model_can_be_mixed_in():
     model = text_model("bpe")
     tokens = np.array(stream_of(model, LINES))
-    own = np.concatenate(list(model._scores(tokens, 0, 0)))
+    own = np.concatenate(list(token_scores(model, tokens, 0, 0)))
     flat = np.full(len(tokens), -math.log(model.tokenizer.size))
 
     class Flat:
@@ -593,7 +595,7 @@ def test_the_trigram_can_be_mixed_in():
     model = text_model("bpe")
     tokens = np.array(stream_of(model, LINES))
     trigram = Trigram.count(tokens, model.tokenizer.size)
-    own = np.concatenate(list(model._scores(tokens, 0, 0)))
+    own = np.concatenate(list(token_scores(model, tokens, 0, 0)))
     expected = -mix(own, trigram.log_probs(tokens), 0.4).sum()
     assert model.perplexity(LINES, trigram=trigram, weight=0.4).nll == pytest.approx(expected, rel=1e-9)
 
@@ -609,7 +611,7 @@ def test_scores_of_single_texts(model_type, monkeypatch):
         assert score.token_log_probs == pytest.approx(expected, abs=1e-5)
         assert score.log_prob == pytest.approx(math.fsum(expected), abs=1e-4)
         assert score.tokens == model.tokenizer.pieces(ids)
-    monkeypatch.setattr("regard.tasks.language_model.MOST_AT_ONCE", 4)  # the others as streams
+    monkeypatch.setattr("regard.tasks.text_scoring.MOST_AT_ONCE", 4)  # the others as streams
     for a, b in zip(model.score(texts), found, strict=True):
         assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-5)
     with pytest.raises(DataError, match="single text"):

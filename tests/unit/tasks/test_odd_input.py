@@ -10,8 +10,9 @@ import regard
 from regard.core.search_config import SearchConfig
 from regard.tasks.confidence import Calibration
 from regard.tasks.guarding import Guard
+from regard.tasks.lines import Translation
 from regard.tasks.odd_input import COPIED, SMALL, in_small_letters, is_unknown, search_readable
-from regard.tasks.translation import Translation, Translator
+from regard.tasks.translation import Translator
 
 ODD = [
     "Dog", "dog", "Tom", "I.", "a", "HELP", "WHERE IS THE NEAREST BANK?", "I LOVE YOU.", "NASA", "😀", "😀 😀😀!", "I love you 😀",

@@ -14,7 +14,8 @@ from regard.core.errors import CheckpointError, ConfigError, DataError, ModelErr
 from regard.data.split import Pairs
 from regard.search.config import SearchConfig
 from regard.tasks.lines import Habits, Translation, split_line
-from regard.tasks.translation import MAX_LINE_CHARACTERS, Translator
+from regard.tasks.sentences import MAX_LINE_CHARACTERS
+from regard.tasks.translation import Translator
 
 TEXTS = [
     "You are here.",

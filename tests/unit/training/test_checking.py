@@ -5,7 +5,7 @@ import random
 import pytest
 
 from regard.core.errors import DataError
-from regard.data.corpus import CorpusConfig, DataConfig
+from regard.data.corpus_config import CorpusConfig, DataConfig
 from regard.training.checking import check_before_training
 from regard.training.progress import Reporter
 from regard.training.request import gather

@@ -11,7 +11,7 @@ from regard.data.batching import BatchPlan, Drawn, Place, collate
 from regard.data.store import TokenRows, TokenStore
 from regard.models.base import build_model
 from regard.models.transformer import TransformerConfig
-from regard.training import loop
+from regard.training import log_window, loop
 from regard.training.background_saves import BackgroundSaves
 from regard.training.config import TrainConfig
 from regard.training.log import read_metrics
@@ -122,7 +122,7 @@ def test_an_accumulated_run_takes_as_many_batches_as_it_says(tmp_path):
 def test_tokens_per_second_leave_validation_and_saving_out(tmp_path, monkeypatch):
     """On a clock of our own: a step takes a second, and what saving costs changes nothing in the speed that is logged."""
     now = [0.0]
-    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(log_window, "time", SimpleNamespace(monotonic=lambda: now[0]))
     step, save = Trainer._step, BackgroundSaves.save
 
     def slow_step(self, *given):
