@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from regard.cli.notes import note_unfinished
+from regard.cli.notes import note_draft, note_unfinished
 from regard.cli.translate import stdin_lines
 from regard.core.errors import ConfigError, DataError
 from regard.search.config import SearchConfig
@@ -33,7 +33,7 @@ def run_generate(
     as_json: bool,
     device: str,
     draft: Path | None = None,
-    ahead: int = 4,
+    ahead: int = 2,
 ) -> None:
     """Writes text after a prompt; one text comes as its tokens do.
 
@@ -43,6 +43,7 @@ def run_generate(
     reader = load_text_model(model, device)
     if draft is not None:
         reader = reader.drafted(load_text_model(draft, device), ahead)
+        note_draft(reader.device.type)
     text = prompt if prompt is not None else prompt_from_input()
     config = _settings(reader, wishes)
     terminal = sys.stdout.isatty()

@@ -54,7 +54,7 @@ def serve(
             metavar="[NAME=]DIR", help="A small model that guesses what a served one writes, where asked for."
         ),
     ] = None,
-    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 2,
     channel: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]DIR", help="A translator of the other direction, for requests that rerank."),

@@ -53,7 +53,7 @@ def generate(
         Path | None,
         typer.Option(help="A small language model with the same tokenizer that guesses: the same text, sooner."),
     ] = None,
-    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 2,
     device: DeviceOption = "auto",
 ) -> None:
     """Write text after a prompt with a language model, as its tokens come; or from a label."""

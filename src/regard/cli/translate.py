@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.cli.notes import note_unfinished
+from regard.cli.notes import note_draft, note_unfinished
 from regard.core.config import build
 from regard.core.errors import ConfigError, DataError
 from regard.core.search_config import MAX_HYPOTHESES, SearchConfig
@@ -66,13 +66,14 @@ class Choice(NamedTuple):
     glossary: Path | None = None
     keep: Sequence[str] = ()
     draft: Path | None = None
-    ahead: int = 4
+    ahead: int = 2
 
     def of(self, translator: Translator, device: str) -> Translator:
         from regard.tasks.guarding import Guard
 
         if self.draft is not None:
             translator = translator.drafted(load_translator(self.draft, device), self.ahead)
+            note_draft(translator.device.type)
         reranking = [self.channel, self.language_model, self.other]
         if self.mbr is not None and any(reranking):
             raise ConfigError("--mbr", "it chooses by itself, and so does reranking", "Use one of the two")

@@ -104,7 +104,7 @@ def translate(
         Path | None,
         typer.Option(help="A small translator with the same tokenizer that guesses: the same text, sooner."),
     ] = None,
-    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 4,
+    ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 2,
     guard: Annotated[
         bool, typer.Option("--guard/--no-guard", help="Take another hypothesis for a loop, nothing, a copy.")
     ] = True,

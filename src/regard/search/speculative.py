@@ -46,7 +46,7 @@ class Speculated(NamedTuple):
 def check_speculation(model: Writer, draft: Writer, config: SearchConfig, ahead: int) -> None:
     """Raises where a text cannot be written so."""
     if not 1 <= ahead <= MOST_AHEAD:
-        raise ConfigError("ahead", f"{ahead} is not from 1 to {MOST_AHEAD}", "4 is usual")
+        raise ConfigError("ahead", f"{ahead} is not from 1 to {MOST_AHEAD}", "2 is usual")
     if config.hypotheses != 1 or (config.method == "beam" and config.stop != "full") or config.coverage:
         what = "guesses are for one text at a time, the likeliest next token or a drawn one"
         raise ConfigError("draft", what, "Use a beam of 1 (with stop=full and no coverage), or one sample")
@@ -69,7 +69,7 @@ def speculate(
     source: Padded,
     config: SearchConfig,
     prefix: Sequence[int] = (),
-    ahead: int = 4,
+    ahead: int = 2,
 ) -> Speculated:
     """What `search` finds for one source with one hypothesis (see there for `prefix`), by fewer steps of `model`."""
     check_speculation(model, draft, config, ahead)

@@ -39,7 +39,7 @@ class Companions:
     fuse: Path | None = None
     fusion: float = 0.1
     draft: Path | None = None
-    ahead: int = 4
+    ahead: int = 2
     channel: Path | None = None
     language_model: Path | None = None
     other: Path | None = None
@@ -118,7 +118,7 @@ def check_companion(what: str, folder: Path, other: Path, able: str | None, *, s
 
 def check_numbers(ahead: int, fusion: float, mix: str) -> None:
     if not 1 <= ahead <= MOST_AHEAD:
-        raise ConfigError("--ahead", f"{ahead} is not from 1 to {MOST_AHEAD}", "4 is usual")
+        raise ConfigError("--ahead", f"{ahead} is not from 1 to {MOST_AHEAD}", "2 is usual")
     if not 0 <= fusion <= 10:  # written so that nan fails too
         raise ConfigError("--fusion", f"{fusion} is not from 0 to 10", "0.1 is usual")
     if mix not in ("log", "mean"):

@@ -79,7 +79,7 @@ class TextModel:
         self.ahead = 0
         self.tally = Tally()
 
-    def drafted(self, draft: TextModel, ahead: int = 4) -> TextModel:
+    def drafted(self, draft: TextModel, ahead: int = 2) -> TextModel:
         """The same model, which writes the same texts sooner: a small one guesses (see search/speculative.py). No beam."""
         if draft.tokenizer.fingerprint != self.tokenizer.fingerprint:
             what = "its tokenizer is another than the model's"

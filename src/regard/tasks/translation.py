@@ -120,7 +120,7 @@ class Translator(SentenceSearch):
         other.terminology = None if glossary is None else Terminology(glossary, self.tokenizers)
         return other
 
-    def drafted(self, draft: Translator, ahead: int = 4) -> Translator:
+    def drafted(self, draft: Translator, ahead: int = 2) -> Translator:
         """The same model, which writes the same texts sooner: a small one guesses (see search/speculative.py). A beam of 1."""
         for side in ("source", "target"):
             if getattr(draft.tokenizers, side).fingerprint != getattr(self.tokenizers, side).fingerprint:

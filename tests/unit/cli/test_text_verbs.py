@@ -17,6 +17,7 @@ import torch
 from regard.cli.evaluate_text import run_evaluate_text
 from regard.cli.generate import run_generate
 from regard.cli.next_words import run_next, shown
+from regard.cli.notes import note_draft
 from regard.core.errors import ConfigError, DataError, ModelError
 from regard.core.files import save_tensors, write_json, write_manifest
 from regard.data.tokenizer_training import TokenizerConfig
@@ -262,3 +263,19 @@ def test_evaluation_mistakes(reader, run, tmp_path):
         run_evaluate_text([tmp_path / "none.txt"], run, "auto", None, None, False, "cpu")
     with pytest.raises(DataError, match="no file is given"):
         evaluate_text(reader, [])
+
+
+def test_a_draft_is_told_to_be_slow_on_cuda(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wishes: dict[str, Any] = {"method": "greedy", "max_tokens": 4}
+    run_generate("the cat", run, wishes, False, False, "cpu", run)
+    plain = capsys.readouterr()
+    assert "slower" not in plain.err
+    told: list[str] = []
+    monkeypatch.setattr("regard.cli.generate.note_draft", told.append)
+    run_generate("the cat", run, wishes, False, False, "cpu", run)
+    assert told == ["cpu"]
+    assert capsys.readouterr().out == plain.out
+    note_draft("cuda")
+    assert "on CUDA --draft is slower" in capsys.readouterr().err
