@@ -5,8 +5,9 @@ The same text and settings always give the same vocabulary.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +23,7 @@ SPACE = "▁"
 BYTES = 256
 OF_BYTES = ("byte", "bytebpe")
 OF_WORDS = ("space", "word")
+WORDS_OF_A_TEXT = 4096  # which the library takes at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,7 @@ class TokenizerConfig:
 
 
 def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) -> hf.Tokenizer:
-    """A tokenizer made from text, which is gone through twice."""
+    """A tokenizer made from text, which may be gone through twice."""
     inner = _untrained(config)
     if config.kind == "bytebpe":
         _train_bytes(inner, texts, config, tags)
@@ -74,7 +76,7 @@ def trained(texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) 
         if not words:
             raise _no_text()
         if config.kind == "bpe":
-            _train_bpe(inner, texts, words, config, tags)
+            _train_bpe(inner, words, config, tags)
         else:
             from regard.data.word_list import read_word_list  # as below: who only uses tokenizers need not wait for it
 
@@ -145,9 +147,7 @@ def set_bytes(inner: hf.Tokenizer, *, cut: bool) -> None:
 
 def _count_words(texts: Iterable[str], inner: hf.Tokenizer) -> Counter[str]:
     """How often each unit between the pre-tokenizer's cuts occurs."""
-    written: Counter[str] = Counter()
-    for text in texts:
-        written.update(text.split())
+    written = Counter(itertools.chain.from_iterable(map(str.split, texts)))
     words: Counter[str] = Counter()
     for word, count in written.items():
         normal = inner.normalizer.normalize_str(word) if inner.normalizer else word
@@ -165,11 +165,29 @@ def _alphabet(words: Mapping[str, int], most: int) -> list[str]:
     return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:most])
 
 
-def _train_bpe(
-    inner: hf.Tokenizer, texts: Iterable[str], words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]
-) -> None:
+def _train_bpe(inner: hf.Tokenizer, words: Mapping[str, int], config: TokenizerConfig, tags: Sequence[str]) -> None:
+    """Merges words that were counted: the library's own way from the lines to these counts takes thrice as long."""
+    counted = hf.Tokenizer(inner.model)
+    counted.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")  # type: ignore[assignment]
     # The trainer's own choice of an alphabet breaks ties by the order of a hash table: give it a fixed one.
-    _merge(inner, texts, config, tags, _alphabet(words, config.size - len(SPECIALS) - len(tags)))
+    alphabet = _alphabet(words, config.size - len(SPECIALS) - len(tags))
+    _merge(counted, _written_out(words), config, tags, alphabet)
+    inner.model = counted.model
+
+
+def _written_out(words: Mapping[str, int]) -> Iterator[str]:
+    """Texts in which each word occurs as often as was counted, one word on a line."""
+    text: list[str] = []
+    room = WORDS_OF_A_TEXT
+    for word, count in words.items():
+        while count:
+            now = min(count, room)
+            text.append(f"{word}\n" * now)
+            count, room = count - now, room - now
+            if not room:
+                yield "".join(text)
+                text, room = [], WORDS_OF_A_TEXT
+    yield "".join(text)
 
 
 def _train_bytes(inner: hf.Tokenizer, texts: Iterable[str], config: TokenizerConfig, tags: Sequence[str]) -> None:

@@ -130,7 +130,7 @@ class Translator(SentenceSearch):
         engine = self.engines.torch.engine.drafted(draft.engines.torch.engine.model, ahead)
         lazy = LazyTorch(self.folder, self.tokenizers, "", engine)
         other.engines = dataclasses.replace(self.engines, torch=lazy, fast=None)
-        other.engine_note = "a draft guesses for torch only"
+        other.engine, other.engine_note = "torch", "a draft guesses for torch only"
         return other
 
     def guarded(self, guard: Guard | None) -> Translator:

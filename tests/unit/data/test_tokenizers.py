@@ -9,6 +9,7 @@ import pytest
 
 from regard.core.errors import ConfigError, TokenizerError
 from regard.core.types import BOS, EOS, PAD, SPECIALS, UNK
+from regard.data import tokenizer_training
 from regard.data.corpus import load_corpus
 from regard.data.corpus_config import DataConfig
 from regard.data.tokenizers import Tokenizer, TokenizerConfig, TokenizerPair
@@ -171,6 +172,29 @@ def test_training_is_the_same_in_every_process():
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     assert first == second
     assert len(set(first.split())) == 4 + 7  # kinds, and different tokenizers (char has no size)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"lowercase": True, "normalize": "nfkc"}, {"split_digits": False, "min_count": 5}]
+)
+def test_counted_words_are_merged_as_lines_are(settings, tatoeba):
+    """The library's own way, from lines, gives the same pieces and merges."""
+    texts = [
+        *tatoeba.sources[:2000],
+        *tatoeba.targets[:2000],
+        *TEXTS,
+        "ﬁn ½ e\u0301\u00a0x  \u2003 ４２, 4a2b",
+        "▁ ▁▁a_▁",
+    ]
+    chosen = config("bpe", **{"size": 900, "min_count": 2, **settings})
+    made = json.loads(Tokenizer.train(texts, chosen).to_json())["model"]
+    by_lines = tokenizer_training._untrained(chosen)
+    words = tokenizer_training._count_words(texts, by_lines)
+    alphabet = tokenizer_training._alphabet(words, chosen.size - len(SPECIALS))
+    tokenizer_training._merge(by_lines, texts, chosen, [], alphabet)
+    other = json.loads(by_lines.to_str())["model"]
+    assert len(made["merges"]) > 500
+    assert (made["vocab"], made["merges"]) == (other["vocab"], other["merges"])
 
 
 def test_pair_files(tmp_path):
