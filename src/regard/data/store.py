@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.core.errors import DataError
 from regard.core.types import PAD
-from regard.data.known_words import KnownWords
+from regard.data.encoding_workers import cut_into_tokens
 from regard.data.prepared import Shelf, read_plain, write_plain
 from regard.data.split import PairStream
 from regard.data.tokenizers import TokenizerPair
@@ -131,11 +131,9 @@ class _Encoded(NamedTuple):
 
 def _encoded(pairs: PairStream, tokenizers: TokenizerPair, max_length: int) -> Iterator[_Encoded]:
     begin = 0
-    of_source = KnownWords(tokenizers.source)
-    of_target = of_source if tokenizers.joint else KnownWords(tokenizers.target)
-    for chunk in pairs.chunks(CHUNK):
-        source, source_lengths = of_source.rows(chunk.sources)
-        target, target_lengths = of_target.rows(chunk.targets)
+    for chunk, (source, source_lengths), (target, target_lengths) in cut_into_tokens(
+        pairs.chunks(CHUNK), tokenizers, len(pairs)
+    ):
         if chunk.tags:
             source, source_lengths = _with_tags(source, source_lengths, chunk.tags, tokenizers)
         fits = np.ones(len(chunk), dtype=bool)
