@@ -32,7 +32,6 @@ from typing import Any
 SETTINGS = [("skipgram", "negative"), ("cbow", "negative"), ("skipgram", "tree"), ("cbow", "tree")]
 RATES = {"skipgram": 0.025, "cbow": 0.05}
 FILES = {"men": "men.csv", "simlex999": "simlex999.csv", "wordsim353": "wordsim353_combined.csv"}
-BATCH = 1 << 17  # words of regard's step
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 
@@ -85,6 +84,7 @@ def train_regard(text: Path, out: Path, architecture: str, objective: str, optio
     from regard.tasks.word_vectors import WordVectors
     from regard.training.loop import Trainer
     from regard.training.progress import Reporter
+    from regard.training.word2vec_sizes import choose_word2vec_sizes
 
     taken: dict[str, float] = {}
     run = Trainer.run
@@ -97,6 +97,7 @@ def train_regard(text: Path, out: Path, architecture: str, objective: str, optio
 
     Trainer.run = timed
     places = sum(1 + len(line.split()) for line in text.read_text(encoding="utf-8").splitlines())
+    batch = choose_word2vec_sizes(places, architecture, "space", False, None, None)["train"]["batch_tokens"]
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "data": {"valid_part": 0, "test_part": 0},
@@ -105,9 +106,9 @@ def train_regard(text: Path, out: Path, architecture: str, objective: str, optio
             "train": {
                 "threads": options.threads,
                 "seed": options.seed,
-                "batch_tokens": BATCH,
+                "batch_tokens": batch,
                 "device": options.device,
-                "steps": options.epochs * -(-places // BATCH),
+                "steps": options.epochs * -(-places // batch),
                 "save_every": 1 << 30,
             },
         }

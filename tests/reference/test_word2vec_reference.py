@@ -49,7 +49,8 @@ def batch_of(model: Word2Vec) -> WordBatch:
         tables = WordDraws(model, model.counts, torch.device("cpu")).tables
         assert tables is not None
         mean = model.config.architecture == "cbow"
-        return WordBatch(around, codes, None, visits_of(around[WINDOW:-WINDOW], codes, WINDOW, tables, mean))
+        (visits,) = visits_of(around[None, WINDOW:-WINDOW], codes[None], WINDOW, tables, mean)
+        return WordBatch(around, codes, None, visits)
     return WordBatch(around, codes, torch.randint(4, VOCABULARY, (WORDS // GROUP, SHARED)))
 
 

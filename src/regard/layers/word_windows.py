@@ -30,7 +30,7 @@ def window_codes(reach: Int[Tensor, "N"], documents: Int[Tensor, "N"], window: i
 
     `documents` are the numbers of the words' documents, which never fall.
     """
-    left, right = torch.zeros_like(reach), torch.zeros_like(reach)
+    left, right = torch.zeros_like(reach, dtype=torch.uint8), torch.zeros_like(reach, dtype=torch.uint8)
     for back in range(1, window + 1):
         same = documents[back:] == documents[:-back]
         left[back:] += same

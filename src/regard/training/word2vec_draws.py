@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from regard.core.types import PAD
 from regard.layers.word_windows import window_codes
 from regard.models.word2vec import Word2Vec, Word2VecConfig
-from regard.training.word2vec_tree import TreeTables, visits_of
+from regard.training.word2vec_tree import TreeTables, Visits, places_of, visits_of
 from regard.training.word2vec_updates import CHUNK, MOST_CHANGES, WordBatch
 
 GROUP = 128  # words that share their negatives
@@ -21,6 +22,10 @@ GROUP = 128  # words that share their negatives
 MOST_WORDS, MOST_SAME = 2048, 10.0
 # Of changes of one node at once, those by the same word. CBOW over 50 words in a circle held at 0.64, not at 1.28.
 MOST_NODE_SAME = 0.6
+TOGETHER = {
+    "skipgram": 1,
+    "cbow": 8,
+}  # batches of a tree whose paths are looked up at once: small ones cost more than the work
 
 
 def keep_probabilities(counts: Tensor, sample: float) -> Tensor:
@@ -38,13 +43,13 @@ def parts_kept(counts: Tensor, sample: float) -> Tensor:
 
 
 def lowered_rates(config: Word2VecConfig, counts: Tensor, words: int) -> Tensor:
-    """The part of the learning rate that each word keeps, [V, 1], where so many words are under way at once.
+    """The part of the learning rate that each word keeps, [V], where so many words are under way at once.
 
     The gradients of a word that comes more often than a few times in them would add up to a step that overshoots. All that moves
     its vectors is lowered alike, so that it moves to the same place, in smaller steps.
     """
     often = words * parts_kept(counts, config.sample)
-    return (MOST_CHANGES[config.architecture] / often.clamp(min=1e-9)).clamp(max=1).float()[:, None]
+    return (MOST_CHANGES[config.architecture] / often.clamp(min=1e-9)).clamp(max=1).float()
 
 
 def words_at_once(config: Word2VecConfig, counts: Tensor, threads: int = 1) -> int:
@@ -84,8 +89,7 @@ class WordDraws:
         """How many times left or right, or right or wrong, is told for each pair, on average."""
         if self.tables is None:
             return 1.0 + self.config.negatives
-        lengths = self.tables.lengths.cpu()
-        return float((parts_kept(counts, self.config.sample) * lengths).sum())
+        return float((parts_kept(counts, self.config.sample) * self.tables.lengths).sum())
 
     def batches(self, words: Tensor, seed: int) -> Iterator[WordBatch]:
         """The batches of a piece of text [N], with PAD where documents end."""
@@ -95,29 +99,38 @@ class WordDraws:
         units = -(-len(kept) // self.unit)
         if not units:
             return
+        count = -(-units * self.unit // self.most)
+        if self.tree:
+            units = -(-units // count) * count  # all batches of one size
+        visits: deque[Visits] = deque()
         around = kept.new_full((units * self.unit + 2 * window,), PAD)
         around[window : window + len(kept)] = kept
         all_codes = codes.new_zeros(units * self.unit)  # code 0: an empty window
         all_codes[: len(kept)] = codes
         drawn = None if self.tree else self.negatives(units, random)
-        count = -(-units * self.unit // self.most)
         for i in range(count):  # of nearly one size
             first, last = units * i // count, units * (i + 1) // count
             begin, end = first * self.unit, last * self.unit
             part = around[begin : end + 2 * window]
-            visits, part_codes = None, all_codes[begin:end]
-            if self.tables is not None:
-                mean = self.config.architecture == "cbow"
-                visits = visits_of(part[window : window + end - begin], part_codes, window, self.tables, mean)
-            yield WordBatch(part, part_codes, drawn[first:last] if drawn is not None else None, visits)
+            if self.tree and not visits:
+                visits = self.visits(around[begin + window : -window], all_codes[begin:], end - begin)
+            negatives = drawn[first:last] if drawn is not None else None
+            yield WordBatch(part, all_codes[begin:end], negatives, visits.popleft() if visits else None)
+
+    def visits(self, words: Tensor, codes: Tensor, size: int) -> deque[Visits]:
+        """Of the next batches, of `size` words each."""
+        assert self.tables is not None
+        some = TOGETHER[self.config.architecture] * size
+        words, codes = words[:some].view(-1, size), codes[:some].view(-1, size)
+        return deque(visits_of(words, codes, self.config.window, self.tables, self.config.architecture == "cbow"))
 
     def windows(self, words: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
         """The words that are kept, and the codes of their windows."""
         chance = torch.rand(len(words), generator=random, device=self.device)
-        places = torch.nonzero(chance < self.keep[words])[:, 0]
-        documents = (words == PAD).cumsum(0, dtype=torch.int32)[places]
+        places = places_of(chance < self.keep.index_select(0, words))
+        documents = (words == PAD).cumsum(0, dtype=torch.int32).index_select(0, places)
         reach = torch.randint(1, self.config.window + 1, (len(places),), generator=random, device=self.device)
-        return words[places], window_codes(reach, documents, self.config.window)
+        return words.index_select(0, places), window_codes(reach, documents, self.config.window)
 
     def negatives(self, groups: int, random: torch.Generator) -> Tensor:
         """Words drawn with P_n, [groups, shared]."""

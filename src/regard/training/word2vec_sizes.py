@@ -12,7 +12,7 @@ EPOCHS = 5
 FEWEST_STEPS = 100  # the rate falls from step to step
 MOST_WORDS = 400_000  # of the vocabulary
 CHARACTERS_PER_PIECE = 4.0  # of tokens that are no words
-LEAST_BATCH, MOST_BATCH = 256, 1 << 17
+LEAST_BATCH, MOST_BATCH = 256, 1 << 19
 _WORD = re.compile(r"\w+|[^\w\s]")
 
 

@@ -7,6 +7,7 @@ many and changes few, so they seldom meet; but who comes first is chance, and no
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -28,6 +29,7 @@ from regard.training.word2vec_draws import WordDraws, most_threads
 from regard.training.word2vec_text import WordText
 from regard.training.word2vec_updates import Measured, Update, update_for
 
+PART = 1 << 15  # words that a thread goes through before it takes the next: nobody waits long for the last one
 MOST_LOSS = (
     10.0  # of a step, as a multiple of what it is before anything is learnt: a run from another may begin with some
 )
@@ -44,11 +46,18 @@ class NothingCarried:
         raise CheckpointError(where, what, "Use the version of regard that wrote it")
 
 
+class _Own(threading.local):
+    """What each thread has for itself: updates by size, made when first asked for."""
+
+    def __init__(self) -> None:
+        self.updates: dict[int, Update] = {}
+
+
 class WordSteps:
     """Takes the places of both `Gradients` and `Optimizer`: reading a batch changes the tables at once.
 
-    A batch is cut into one part for each thread, and each part gone through a few hundred words at a time. The loss is that of
-    the last of them.
+    A batch is cut into parts, of which each thread takes the next when it is done with one, and goes through it some hundred words
+    at a time. The loss is that of the last of them.
     """
 
     def __init__(self, model: Word2Vec, counts: Tensor, config: TrainConfig, device: torch.device, threads: int):
@@ -64,7 +73,7 @@ class WordSteps:
         self.threads = most_threads(model.config, counts, threads) if alone else 1
         if self.threads < threads and device.type == "cpu":
             torch.set_num_threads(self.threads)
-        self._updates: list[dict[int, Update]] = [{} for _ in range(self.threads)]
+        self._own = _Own()
         self._pool = ThreadPoolExecutor(self.threads, "word2vec", _alone) if self.threads > 1 else None
         self._norm = torch.zeros((), device=device)
 
@@ -90,15 +99,18 @@ class WordSteps:
         self.draws  # noqa: B018 (before there are threads)
         step = int(self.done) + 1
         now = self.config.lr * rate(self.config, step)
-        parts = words.tensor_split(self.threads)
         if self._drawn_for != step:  # a step of several batches goes on drawing
             self._drawn_for = step
             self._random.manual_seed(ALONE.seed(self.config.seed, step))  # the same on all workers
-        seeds = torch.randint(1 << 62, (self.threads,), generator=self._random).tolist()
+        most = PART * self.threads if self.device.type == "cpu" else len(words)
+        parts = words.tensor_split(self.threads * -(-len(words) // most))
+        seeds = torch.randint(1 << 62, (len(parts),), generator=self._random).tolist()
+        last = len(parts) - self.threads
+        given = [(part, seed, now, i >= last) for i, (part, seed) in enumerate(zip(parts, seeds, strict=True))]
         if self._pool is None:
-            found = [self._go_through(0, words, seeds[0], now)]
+            found = [self._go_through(*one) for one in given]
         else:
-            waiting = [self._pool.submit(self._go_through, i, part, seeds[i], now) for i, part in enumerate(parts)]
+            waiting = [self._pool.submit(self._go_through, *one) for one in given]
             found = [future.result() for future in waiting]
         measured = [one for one in found if one is not None]
         if not measured:  # all words were left out
@@ -109,17 +121,18 @@ class WordSteps:
         total = mean / scale
         return Computed(mean, total, total)
 
-    def _go_through(self, thread: int, words: Tensor, seed: int, now: float) -> Measured | None:
+    def _go_through(self, words: Tensor, seed: int, now: float, measure: bool) -> Measured | None:
+        """Changes the tables by a part of the text. The loss is that of its last batch, if it is measured."""
         batches, measured = self.draws.batches(words, seed), None
         following = next(batches, None)
         while following is not None:
             batch, following = following, next(batches, None)
-            measured = self.update(len(batch.codes), thread)(batch, now, measure=following is None)
+            measured = self.update(len(batch.codes))(batch, now, measure=measure and following is None)
         return measured
 
-    def update(self, words: int, thread: int = 0) -> Update:
-        """The update of so many words that belongs to a thread."""
-        known = self._updates[thread]
+    def update(self, words: int) -> Update:
+        """The update of so many words that belongs to this thread."""
+        known = self._own.updates
         if words not in known:
             draws = self.draws
             known[words] = update_for(

@@ -56,10 +56,11 @@ class _Tables:
 
     def __init__(self, model: Word2Vec, words: int, rates: Tensor | None = None):
         config = model.config
-        self.rates, self.most = rates, MOST_CHANGES[config.architecture]  # [V, 1]
+        self.most = MOST_CHANGES[config.architecture]
         self.vectors = model.embedding.weight.detach()
         device = self.vectors.device
-        self.often, self.ones = torch.zeros(len(self.vectors), 1, device=device), torch.ones(1, 1, device=device)
+        self.least = self.most / rates if rates is not None else None  # so often each word is taken to come, at least
+        self.often, self.ones = torch.zeros(len(self.vectors), device=device), torch.ones(1, device=device)
         self.words, self.window, self.width = words, config.window, config.width
         self.inside = slice(config.window, config.window + words)
         self.bands = window_rows(config.window).to(device)
@@ -67,16 +68,16 @@ class _Tables:
 
     def count(self, batch: WordBatch) -> None:
         """Counts the words of a batch: rare words may come often in one place of a text."""
-        if self.rates is not None:
-            self.often.zero_().index_add_(0, batch.around, self.ones.expand(len(batch.around), 1))
+        if self.least is not None:
+            self.often.zero_().index_add_(0, batch.around, self.ones.expand(len(batch.around)))
 
     def add(self, table: Tensor, words: Tensor, rows: Tensor, rate: float) -> None:
         """Changes words' rows of a table, by as much as the words' rates are lowered. `rows` is written over."""
-        if self.rates is None:
+        if self.least is None:
             rows.mul_(rate)  # adding with a factor (alpha) takes three times as long
         else:
-            here = self.most / self.often.index_select(0, words)
-            rows.mul_(torch.minimum(here, self.rates.index_select(0, words)).mul_(rate))
+            often = torch.maximum(self.often.index_select(0, words), self.least.index_select(0, words))
+            rows.mul_((self.most * rate / often)[:, None])
         table.index_add_(0, words, rows)
 
 
@@ -219,7 +220,7 @@ class Tree(_Tables):
 
     def __call__(self, batch: WordBatch, rate: float | None, measure: bool = False) -> Measured | None:
         assert batch.visits is not None
-        met, labels, nodes, offsets, places, inputs = batch.visits
+        met, labels, nodes, slowed, offsets, places, inputs = batch.visits
         h = self.means(batch) if self.means is not None else self.vectors.index_select(0, batch.around)
         scores = over_all_workers(met_dots(h, self.nodes, met))
         loss = (softplus(scores) - scores * labels).sum() if measure else None
@@ -238,14 +239,14 @@ class Tree(_Tables):
                 self.means.back(batch, of_h, rate)
             else:
                 self.add(self.vectors, batch.around, of_h, rate)
-            self.nodes.index_add_(0, nodes, of_nodes.mul_(self.tree.rates(batch.visits).mul_(rate)))
+            self.nodes.index_add_(0, nodes, of_nodes.mul_((slowed * rate)[:, None]))
         return measured
 
 
 def update_for(
     model: Word2Vec, words: int, group: int, tree: TreeTables | None = None, rates: Tensor | None = None
 ) -> Update:
-    """The update of so many words; negatives are shared by `group` of them. `rates` [V, 1] lower those of frequent words."""
+    """The update of so many words; negatives are shared by `group` of them. `rates` [V] lower those of frequent words."""
     if model.config.objective == "tree":
         assert tree is not None
         return Tree(model, words, tree, rates)

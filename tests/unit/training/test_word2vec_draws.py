@@ -7,8 +7,17 @@ import torch
 
 from regard.models.word2vec import Word2Vec, Word2VecConfig
 from regard.training.config import TrainConfig
-from regard.training.word2vec_draws import GROUP, MOST_SAME, WordDraws, keep_probabilities, lowered_rates, words_at_once
+from regard.training.word2vec_draws import (
+    GROUP,
+    MOST_SAME,
+    TOGETHER,
+    WordDraws,
+    keep_probabilities,
+    lowered_rates,
+    words_at_once,
+)
 from regard.training.word2vec_steps import WordSteps
+from regard.training.word2vec_tree import visits_of
 from regard.training.word2vec_updates import MOST_CHANGES, update_for
 
 COUNTS = torch.tensor([0, 0, 0, 0, 400, 300, 200, 100])
@@ -80,6 +89,23 @@ def test_batches_hold_every_word_once_and_in_order(objective):
     assert not torch.equal(codes, other)
 
 
+@pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
+def test_each_batch_comes_with_the_paths_of_its_own_words(architecture):
+    counts = torch.cat((torch.zeros(4, dtype=torch.long), torch.arange(1, 61)))
+    one = draws(counts, sample=0.0, objective="tree", architecture=architecture, window=3)
+    one.most = 160
+    words = torch.randint(4, 64, (3001,), generator=torch.Generator().manual_seed(3))
+    batches = list(one.batches(words, seed=9))
+    assert len(batches) > TOGETHER[architecture] > 0
+    assert one.tables is not None
+    for batch in batches:
+        told, mean = batch.around[None, 3:-3], architecture == "cbow"
+        (expected,) = visits_of(told, batch.codes[None], 3, one.tables, mean)
+        assert batch.visits is not None
+        assert torch.equal(batch.visits.met.hits, expected.met.hits)
+        assert torch.equal(batch.visits.inputs, expected.inputs)
+
+
 def test_nothing_left_gives_no_batch():
     assert list(draws().batches(torch.zeros(5, dtype=torch.long), 1)) == []
 
@@ -114,8 +140,8 @@ def test_rates_of_words_that_come_often_are_lowered(architecture, most):
     """In 1000 words, one that is a tenth of them comes 100 times, and one that comes 2 times keeps its rate."""
     counts = torch.tensor([0, 100, 2, 898])
     rates = lowered_rates(Word2VecConfig(architecture=architecture, sample=0.0), counts, 1000)
-    assert rates.shape == (4, 1)
-    assert rates[:3, 0].tolist() == pytest.approx([1, most / 100, 1])
+    assert rates.shape == (4,)
+    assert rates[:3].tolist() == pytest.approx([1, most / 100, 1])
     assert float(rates[3]) == pytest.approx(most / 898)
 
 
@@ -127,7 +153,7 @@ def test_lowered_rates_scale_all_that_moves_a_word(architecture):
         torch.arange(4, 36).repeat(8), seed=1
     ))  # fmt: skip
     moved = []
-    for rates in (None, torch.ones(40, 1).index_fill(0, torch.tensor([7]), 0.5)):
+    for rates in (None, torch.ones(40).index_fill(0, torch.tensor([7]), 0.5)):
         torch.manual_seed(3)
         model = Word2Vec(config, vocabulary=40)
         torch.nn.init.normal_(model.output.weight)
@@ -161,7 +187,7 @@ def test_no_more_threads_than_words_allow(architecture):
 
 @pytest.mark.parametrize("architecture", ["skipgram", "cbow"])
 @pytest.mark.parametrize("objective", ["negative", "tree"])
-def test_a_rare_word_that_comes_in_a_crowd_has_a_lower_rate_there(architecture, objective):
+def test_a_rare_word_that_comes_in_a_crowd_has_a_lower_rate_there(architecture, objective, monkeypatch):
     """A word that comes 64 times in a batch moves as far as one with 4 (CBOW: 8) changes would, on average."""
     counts = torch.full((40,), 1000)
     counts[:4] = 0
@@ -169,7 +195,9 @@ def test_a_rare_word_that_comes_in_a_crowd_has_a_lower_rate_there(architecture, 
     words = torch.arange(4, 36).repeat(8)
     words[::4] = 7  # 64 of 256, and 8 where it stands already
     moved = []
-    for most in (1e9, MOST_CHANGES[architecture]):
+    usual = MOST_CHANGES[architecture]
+    for most in (1e9, usual):
+        monkeypatch.setitem(MOST_CHANGES, architecture, most)
         torch.manual_seed(3)
         model = Word2Vec(config, vocabulary=40)
         model.counts.copy_(counts)
@@ -178,12 +206,11 @@ def test_a_rare_word_that_comes_in_a_crowd_has_a_lower_rate_there(architecture, 
         one = WordDraws(model, counts, torch.device("cpu"))
         one.most, one.unit = 256, 128
         batch = next(one.batches(words, seed=1))
-        update = update_for(model, 256, 128, one.tables, torch.ones(40, 1))
-        setattr(update, "most", most)  # noqa: B010 (it is no part of the protocol)
+        update = update_for(model, 256, 128, one.tables, torch.ones(40))
         before = model.embedding.weight.detach().clone()
         update(batch, 0.01)
         moved.append(model.embedding.weight.detach() - before)
     often = torch.bincount(words, minlength=40).clamp(min=1)[:, None]
     assert int(often[7]) > 64
-    lowered = (MOST_CHANGES[architecture] / often).clamp(max=1)
+    lowered = (usual / often).clamp(max=1)
     torch.testing.assert_close(moved[1], moved[0] * lowered, atol=1e-6, rtol=1e-4)

@@ -40,7 +40,7 @@ def told(codes: torch.Tensor, mean: bool) -> list[tuple[int, int]]:
 def test_inputs_meet_the_paths_of_the_words_that_are_told_from_them(mean):
     words, codes = batch()
     paths = huffman_paths(COUNTS)
-    visits = visits_of(words, codes, WINDOW, TreeTables(paths, torch.device("cpu")), mean)
+    (visits,) = visits_of(words[None], codes[None], WINDOW, TreeTables(paths, torch.device("cpu")), mean)
     expected = sorted(
         (place, int(paths.nodes[words[word], step]), float(paths.signs[words[word], step] > 0))
         for place, word in told(codes, mean)
@@ -61,12 +61,32 @@ def test_inputs_meet_the_paths_of_the_words_that_are_told_from_them(mean):
 
 
 @pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("counts", [COUNTS, torch.tensor([0, 0, 0, 0, 3, 2])], ids=["many", "one-node"])
+def test_several_batches_are_looked_up_as_one_by_one(mean, counts):
+    """Also where the last node of a batch is the first of the next, and where a batch has none."""
+    torch.manual_seed(4)
+    words = torch.randint(4, len(counts), (5, 16))
+    codes = torch.randint(0, (WINDOW + 1) ** 2, (5, 16))
+    codes[2] = codes[4] = 0
+    tables = TreeTables(huffman_paths(counts), torch.device("cpu"), most=2.5)
+    together = visits_of(words, codes, WINDOW, tables, mean)
+    assert len(together) == 5
+    for i, (met, *others) in enumerate(together):
+        (alone,) = visits_of(words[i : i + 1], codes[i : i + 1], WINDOW, tables, mean)
+        for one, expected in zip((*met, *others), (*alone.met, *alone[1:]), strict=True):
+            assert torch.equal(one, expected)
+        often = alone.offsets.diff()
+        assert torch.equal(alone.slowed, torch.where(often > 2.5, 2.5 / often, 1.0))
+    assert bool((together[0].slowed < 1).any())
+
+
+@pytest.mark.parametrize("mean", [True, False])
 def test_words_without_windows_meet_nothing(mean):
     words = torch.full((16,), 9)
     tables = TreeTables(huffman_paths(COUNTS), torch.device("cpu"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        visits = visits_of(words, torch.zeros_like(words), WINDOW, tables, mean)
+        (visits,) = visits_of(words[None], torch.zeros_like(words)[None], WINDOW, tables, mean)
     assert visits.labels.numel() == visits.nodes.numel() == 0
     assert visits.offsets.tolist() == [0]
     assert not visits.met.offsets.any()
