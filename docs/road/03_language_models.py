@@ -52,12 +52,13 @@ common = (
 )
 trained = {}
 for name, sizes in models.items():
-    run = regard.train(
+    out = Path(tempfile.mkdtemp())  # a new one whenever the cell is run
+    regard.train(
         text=str(folder / "pets.txt"),
-        out=folder / name,
+        out=out,
         settings=f"model.name={name} {sizes} {common}",
     )
-    trained[name] = regard.load(folder / name)
+    trained[name] = regard.load(out)
     print(f"{name:7} {trained[name].model.parameters_count():6,} parameters")
 
 # %% [markdown]

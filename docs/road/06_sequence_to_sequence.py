@@ -70,13 +70,9 @@ settings = (
     "train.save_every=1000 train.threads=1 train.device=cpu train.label_smoothing=0 "
     "model.dropout=0"
 )
-regard.train(
-    src=str(folder / "a.en"),
-    tgt=str(folder / "a.fr"),
-    out=folder / "run",
-    settings=settings,
-)
-translator = regard.load(folder / "run")
+out = Path(tempfile.mkdtemp())  # a new one whenever the cell is run
+regard.train(src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=out, settings=settings)
+translator = regard.load(out)
 written = translator.translate([english for english, _ in kept_back])
 right = sum(text == french for text, (_, french) in zip(written, kept_back, strict=True))
 print(
@@ -134,10 +130,9 @@ assert text[-1] == EOS
 other = settings.replace("model.name=sutskever", "model.name=rctm1").replace(
     "model.layers=1 ", ""
 )
-regard.train(
-    src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=folder / "rctm", settings=other
-)
-folded = regard.load(folder / "rctm").translate([english for english, _ in kept_back])
+folds = Path(tempfile.mkdtemp())
+regard.train(src=str(folder / "a.en"), tgt=str(folder / "a.fr"), out=folds, settings=other)
+folded = regard.load(folds).translate([english for english, _ in kept_back])
 right = sum(text == french for text, (_, french) in zip(folded, kept_back, strict=True))
 print(f"They are watching -> {folded[0]}; {right} of {len(kept_back)} without a mistake")
 assert right >= 18
@@ -165,4 +160,4 @@ assert memory.leaves() == []
 #
 # ![Share of sequences reversed without a mistake, by length](../pictures/reversal.png)
 #
-# **In the viewer:** `regard look RUN` with this run, then [States over time](http://127.0.0.1:8020/#view=recurrent).
+# **In the viewer:** `regard look RUN` with this run (its folder is `out`), then [States over time](http://127.0.0.1:8020/#view=recurrent).

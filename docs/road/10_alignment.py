@@ -64,13 +64,14 @@ def train(name: str, more: str) -> regard.Translator:
         "train.schedule=linear train.save_every=1000 train.threads=1 train.device=cpu "
         "train.label_smoothing=0 model.dropout=0"
     )
+    out = Path(tempfile.mkdtemp()) / name
     regard.train(
         src=str(folder / "a.en"),
         tgt=str(folder / "a.fr"),
-        out=folder / name,
+        out=out,
         settings=settings,
     )
-    return regard.load(folder / name)
+    return regard.load(out)
 
 
 bahdanau = train(

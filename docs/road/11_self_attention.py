@@ -92,5 +92,32 @@ print("largest difference:", f"{(by_layer[0] - by_hand).abs().max().item():.0e}"
 assert torch.allclose(by_layer[0], by_hand, atol=1e-5)
 
 # %% [markdown]
+# ## Three exercises
+#
+# With paper and pencil; the answers are in the cell below.
+#
+# 1. What would the two weights be without the division by 8?
+# 2. Which score q₁·k₂, instead of 96, gives the second word a third of the weight?
+# 3. A third word comes: q₁·k₃ = 104. What are the three weights now?
+
+# %%
+import math
+
+
+def rounded(scores: list[float]) -> list[float]:
+    """The weights of the scores q·k, after the division by 8."""
+    return [round(weight, 2) for weight in (torch.tensor(scores) / 8).softmax(-1).tolist()]
+
+
+without = scores.softmax(-1)
+print(f"1. {without[0]:.7f} and {without[1]:.7f}: the softmax is as good as a maximum")
+other = 112 - 8 * math.log(2)  # the first must count twice the second: exp(14 - s / 8) = 2
+print(f"2. {other:.2f}, as softmax([14, {other / 8:.2f}]) is {rounded([112, other])}")
+print(f"3. {rounded([112, 96, 104])}: 1, exp(-2) and exp(-1), divided by their sum")
+assert without[1] < 2e-7
+assert rounded([112, other]) == [0.67, 0.33]
+assert rounded([112, 96, 104]) == [0.67, 0.09, 0.24]
+
+# %% [markdown]
 # **In the viewer:** `regard look`, then [Step by step](http://127.0.0.1:8020/#view=steps): these six steps with the numbers of a trained
 # model, on a sentence of your own.

@@ -14,6 +14,7 @@ from regard.core import config as configuration
 from regard.core.errors import ModelError
 from regard.core.types import BOS, EOS, PAD, Padded, pad_rows
 from regard.layers.attention.cache import CacheState
+from regard.layers.attention.scores import SCORES
 from regard.models.base import MODELS, Recorder, Writer, build_model
 from regard.search.config import SearchConfig
 from regard.search.forcing import score_pairs
@@ -21,6 +22,12 @@ from regard.search.search import search
 from regard.tasks.folder import put_weights, weights_of
 
 V = 23
+OF_LUONG = {
+    "dot",
+    "bilinear",
+    "concat",
+    "location",
+}  # the paper's scores; all others, also new ones, are variants of their own
 # Small sizes, and variants that change the mathematics. A model that is not listed is run with its defaults.
 VARIANTS = {
     "bahdanau": [
@@ -155,6 +162,7 @@ VARIANTS = {
         },
         {"embedding": 10, "width": 16, "bidirectional": True, "input_feeding": False},
         {"embedding": 10, "width": 16, "input_feeding": False, "attention": "local-m", "window": 1},
+        *({"embedding": 10, "width": 16, "layers": 1, "score": name} for name in sorted({*SCORES.names()} - OF_LUONG)),
     ],
     "nplm": [
         {"embedding": 6, "width": 9},
@@ -263,7 +271,7 @@ def make(name: str, variant: dict, seed: int = 0):
         name, config, source_vocabulary=V, target_vocabulary=V, shared=variant.get("tie") in (None, "auto", "all")
     )
     for parameter in model.parameters():
-        if parameter.dim() == 1:  # norms and biases start at 1 and 0: move them, or a mistake there stays unseen
+        if parameter.dim() < 2:  # norms and biases start at 1 and 0: move them, or a mistake there stays unseen
             torch.nn.init.normal_(parameter, mean=float(parameter.detach().mean()), std=0.3)
         elif float(parameter.detach().std()) < 0.1:  # some papers start near 0, where tolerances hide mistakes
             torch.nn.init.normal_(parameter, std=0.3)

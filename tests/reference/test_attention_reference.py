@@ -12,6 +12,7 @@ from regard.layers.attention.masked_softmax import context, masked_softmax
 from regard.layers.attention.nadaraya_watson import nadaraya_watson
 from regard.layers.attention.pooling import attend
 from regard.layers.attention.scores import SCORES, make_score
+from regard.layers.attention.scores._base import EqualWidths
 from regard.layers.attention.windows import PredictedCentre, causal_keep, gaussian, window_keep
 
 B, N, S, DQ, DK, A, LIMIT = 2, 3, 5, 4, 6, 7, 9
@@ -53,7 +54,7 @@ def plain_score(name: str, weights: dict[str, np.ndarray], q: np.ndarray, k: np.
 
 @pytest.mark.parametrize("name", SCORES.names())
 def test_scores_are_their_equations(name):
-    wide = name not in ("dot", "scaled_dot", "cosine")  # widths may differ wherever the equation allows
+    wide = not issubclass(SCORES.get(name), EqualWidths)  # widths may differ wherever the equation allows
     query, keys = numbers(B, N, DQ, seed=1), numbers(B, S, DK if wide else DQ, seed=2)
     torch.manual_seed(0)
     score = make_score(name, query_width=DQ, key_width=keys.shape[-1], width=A, limit=LIMIT).double()

@@ -357,6 +357,9 @@ def test_any_score_by_its_name():
     assert type(model.score).__name__ == "Cosine"
     assert type(make({"score": "bilinear"}).score) is type(make({"score": "general"}).score)
     with pytest.raises(
-        ConfigError, match=r"model\.score: there is no score 'cosinus'.*dot, general, concat, location, additive"
+        ConfigError,
+        match=r"model\.score: there is no score 'cosinus'\. Perhaps you mean 'cosine' .*dot, general, concat, location, additive",
     ):
         LuongConfig(score="cosinus")
+    with pytest.raises(ConfigError, match="Perhaps you mean 'general'"):  # the paper's names, too
+        LuongConfig(score="generel")

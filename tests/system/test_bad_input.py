@@ -169,6 +169,7 @@ def test_bad_settings(command: Callable, tmp_path: Path, setting: str, parts: li
         (["--from", "OUT", "demo", "--out", "OUT2"], ["OUT", "no such folder"]),
         (["--resum", "OUT"], ["--resum", "regard train --help"]),
         (["demo", "--out", "OUT", "--steps", "9"], ["--steps", "the setting train.steps=VALUE, without dashes"]),
+        (["demo", "--out", "OUT", "--model", "luong"], ["--model", "model.name=NAME"]),
         (["demo", "--out", "OUT", "--max-words", "9"], ["--max-words", "data.max_words=VALUE"]),
         (["demo", "--out", "OUT", "--rotary-base", "9"], ["--rotary-base", "model.rotary_base=VALUE"]),
     ],

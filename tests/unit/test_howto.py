@@ -9,7 +9,11 @@ import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted((DOCS / "howto").glob("*.md"))
-RUN = [page for page in PAGES if page.stem.startswith("add_") or page.stem in ("five_minutes", "tokenizers")]
+RUN = [
+    page
+    for page in PAGES
+    if page.stem.startswith("add_") or page.stem in ("five_minutes", "prepare_a_lecture", "tokenizers")
+]
 
 
 def blocks(page, language):

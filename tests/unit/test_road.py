@@ -116,6 +116,14 @@ def test_every_page_of_the_contents_is_there():
         assert path.exists() or (page.startswith("road/") and path.with_suffix(".py").exists()) or page in made, page
 
 
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_a_cell_that_trains_can_be_run_again(path):
+    """A folder that holds a run is refused: whoever runs the cell again needs a new one."""
+    for cell in road.read(path).cells:
+        if cell.kind == "code" and "regard.train(" in cell.source:
+            assert cell.source.index("mkdtemp(") < cell.source.index("regard.train(")
+
+
 def test_every_chapter_links_into_the_viewer():
     from regard.cli.look import FIRST_PORT
     from regard.looking.views import VIEWS

@@ -64,7 +64,8 @@ def run_generate(
 def load_text_model(model: Path | None, device: str) -> TextModel:
     """The language model of a folder; a note says so if its run is not finished."""
     if model is None:
-        raise ConfigError("--model", "no language model is given, and none ships with regard", "Give --model DIR")
+        todo = "Give --model DIR; `regard demo --task lm` trains a small one here, in two minutes"
+        raise ConfigError("--model", "no language model is given, and none ships with regard", todo)
     reader = TextModel.load(find_model(model), device)
     note_unfinished(reader.folder)
     return reader

@@ -28,14 +28,15 @@ NAME, MOST_LETTERS = re.compile(r"[\w-]+(\.[\w-]+)*\.?|\[[0-9a-fA-F:.]+\]"), 253
 FIRST_PORT, PORTS = 8020, 20  # tried in turn where none is named
 
 
-def run_save(folders: Sequence[Path], text: str, out: Path, device: str, steps: StepsKept) -> None:
+def run_save(folders: Sequence[Path], text: str | None, out: Path, device: str, steps: StepsKept) -> None:
     """Writes the page of one sentence, which opens offline."""
     if len(folders) > 1:
         raise ConfigError("--save", f"{len(folders)} folders are given", "Give one")
     if steps.everything and steps.chosen:
         raise ConfigError("--all-steps", f"it goes without --{next(iter(steps.chosen))}", "Give one of them")
     check_outputs([out], [])
-    save_page(Session(list(folders) or [None], device), out, text or SENTENCE, steps=steps)
+    check_folders(folders)
+    save_page(Session(list(folders) or [None], device), out, SENTENCE if text is None else text, steps=steps)
     print(f"{out} is written.")
 
 
@@ -45,8 +46,7 @@ def run_look(
     """Serves the viewer until Ctrl-C. Folders are checked before anything is opened; their models are loaded when looked at."""
     if len(folders) > MOST_MODELS:
         raise ConfigError("look", f"{len(folders)} folders are given", f"Give at most {MOST_MODELS}")
-    for folder in folders:
-        read_config(find_model(folder))
+    check_folders(folders)
     hosts = hosts_of(host, names)
     session = Session(list(folders) or [None], device)
     listening = listen(host, port)
@@ -63,6 +63,15 @@ def run_look(
     if browser:
         threading.Timer(0.5, webbrowser.open, [address]).start()
     server.run(sockets=[listening])
+
+
+def check_folders(folders: Sequence[Path]) -> None:
+    """Each is that of a model, and none is a sentence."""
+    for folder in folders:
+        if " " in str(folder) and not folder.exists():
+            todo = "A sentence is typed into the page, or given as --save PAGE.html --text SENTENCE"
+            raise ConfigError(folder, "there is no such folder", todo)
+        read_config(find_model(folder))
 
 
 def hosts_of(host: str, names: Sequence[str]) -> Hosts:

@@ -23,7 +23,7 @@ def look(
     save: Annotated[
         Path | None, typer.Option(help="Instead: write one sentence's page into this HTML file, which opens offline.")
     ] = None,
-    text: Annotated[str, typer.Option(help="With --save: the sentence.")] = "",
+    text: Annotated[str | None, typer.Option(help="With --save: the sentence.")] = None,
     layer: Annotated[
         int | None, typer.Option(help="With --save: whose steps are kept, from 1. Default: the last layer.", min=1)
     ] = None,
@@ -51,7 +51,7 @@ def look(
         places = {name: None if value is None else value - 1 for name, value in chosen.items()}
         run_save(folders or [], text, save, device, StepsKept(**places, everything=all_steps))
         return
-    if text:
+    if text is not None:
         raise ConfigError("--text", "it goes with --save", "Type the sentence into the page")
     for name, value in {**chosen, "all-steps": all_steps or None}.items():
         if value is not None:

@@ -266,8 +266,12 @@ def _fail(sentence: str, code: int) -> int:
     return code
 
 
-def _setting_meant(verb: str, option: str | None) -> str:
-    """For `regard train --steps 100`: settings are written otherwise than options."""
+def _meant(verb: str, option: str | None) -> str:
+    """For `regard train --steps 100`: settings are written otherwise than options. And `regard look RUN` has no --model."""
+    if option == "--model" and verb in ("look", "show", "serve", "export"):
+        return f"The model is given without it: `regard {verb} DIR`."
+    if option == "--model" and verb in ("train", "plan"):
+        return "Perhaps you mean model.name=NAME (`regard models` lists the names)."
     if option is None or verb not in ("train", "plan", "compare"):
         return ""
     from regard.training.config import SECTIONS
@@ -290,7 +294,7 @@ def _fail_by_kind(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "regard"
         said = error.format_message().rstrip(".?")  # type: ignore[attr-defined]
-        advice = _setting_meant(command.split()[-1], getattr(error, "option_name", None))
+        advice = _meant(command.split()[-1], getattr(error, "option_name", None))
         return _fail(f"{command}: {said[:1].lower()}{said[1:]}. {advice or f'See `{command} --help`.'}", 2)
     memory = (
         isinstance(error, MemoryError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 from regard.core.errors import ConfigError
@@ -25,8 +25,10 @@ class Registry(Generic[T]):
         self._members: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
+        """Puts a class under its name. It may come again, as when a notebook's cell is run again; another may not."""
+
         def add(member: T) -> T:
-            if name in self._members:
+            if name in self._members and not _same_place(self._members[name], member):
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
             self._members[name] = member
             return member
@@ -47,10 +49,20 @@ class Registry(Generic[T]):
         if name not in self._members and name in self._modules():
             importlib.import_module(f"{self.package}.{name}")
         if name not in self._members and name not in self.names():
-            raise ConfigError(f"{self.kind} {name!r}", "there is none of that name", self._advice(name))
+            raise ConfigError(f"{self.kind} {name!r}", "there is none of that name", self.advice(name))
         return self._members[name]
 
-    def _advice(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self.names(), n=1)
-        known = "known: " + ", ".join(self.names())
+    def advice(self, name: str, also: Iterable[str] = ()) -> str:
+        """What to do about an unknown name. `also`: further names that are understood."""
+        names = list(dict.fromkeys([*also, *self.names()]))
+        known = "known: " + ", ".join(names)
+        if name in self._modules():
+            return f"{name}.py is there, but registers no such name: put `.register({name!r})` over its class ({known})"
+        near = difflib.get_close_matches(name, names, n=1)
         return f"Perhaps you mean {near[0]!r} ({known})" if near else f"Choose one that is {known}"
+
+
+def _same_place(one: object, other: object) -> bool:
+    """Two classes of one name in one module: the second was written over the first."""
+    places = [(getattr(x, "__module__", None), getattr(x, "__qualname__", None)) for x in (one, other)]
+    return places[0] == places[1] and None not in places[0]

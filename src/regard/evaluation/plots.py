@@ -308,4 +308,6 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     try:
         write_bytes(path, buffer.getvalue())
     except OSError as error:
-        raise DataError(path, f"it cannot be written ({error.strerror})", "Check the folder's permissions") from None
+        raise DataError(
+            path, f"it cannot be written ({error.strerror})", "Check its folder, and the free space"
+        ) from None

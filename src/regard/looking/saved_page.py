@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,12 @@ def save_page(
 def page_of(
     session: Session, text: str, target: str | None = None, beam: int | None = None, steps: StepsKept | None = None
 ) -> str:
-    steps = steps or StepsKept()
+    """The page of one sentence. Made in a thread of its own: in a notebook's an event loop is running already."""
+    with ThreadPoolExecutor(1) as beside:
+        return beside.submit(_made, session, text, target, beam, steps or StepsKept()).result()
+
+
+def _made(session: Session, text: str, target: str | None, beam: int | None, steps: StepsKept) -> str:
     app = make_app(session)
     answers: dict[str, Any] = {}
     model = session.models[0].id

@@ -78,9 +78,9 @@ class LuongConfig:
 
     def __post_init__(self) -> None:
         check_bounds("model", self, SIZES, parts=("dropout",))
-        if self.score not in (known := list(dict.fromkeys([*SCORE_NAMES, *SCORES.names()]))):
+        if self.score not in SCORE_NAMES and self.score not in SCORES.names():
             what = f"there is no score {self.score!r}"
-            raise ConfigError("setting model.score", what, f"Use one of {', '.join(known)}")
+            raise ConfigError("setting model.score", what, SCORES.advice(self.score, also=SCORE_NAMES))
         if self.tie != "none" and (self.readout or self.width) != self.words:
             what = f"tables can be one only if h~_t has the width of the embedding ({self.words})"
             raise ConfigError("setting model.tie", what, f"Set readout={self.words} or tie=none")

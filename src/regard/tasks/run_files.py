@@ -40,9 +40,10 @@ def find_run(folder: Path) -> Path:
             folder, "it is a file, not a run folder", "Give the folder that `regard train --out` wrote"
         )
     if not (folder / CONFIG).is_file():
-        raise CheckpointError(
-            folder, f"it is not a run folder: it has no {CONFIG}", "Give the folder that `regard train --out` wrote"
-        )
+        inside = next((config.parent for config in sorted(folder.glob(f"runs/*/seed-*/{CONFIG}"))), None)
+        give = "Give the folder that `regard train --out` wrote"
+        todo = give if inside is None else f"`regard compare` wrote it: give one of its runs, such as {quoted(inside)}"
+        raise CheckpointError(folder, f"it is not a run folder: it has no {CONFIG}", todo)
     return folder
 
 

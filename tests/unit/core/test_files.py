@@ -75,8 +75,9 @@ def test_a_disk_that_is_full_while_writing_is_seen(tmp_path, monkeypatch):
 
     save_tensors(tmp_path / "w.safetensors", {"w": torch.ones(100)})
     monkeypatch.setattr(files, "open", FullDisk, raising=False)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as caught:
         save_tensors(tmp_path / "w.safetensors", {"w": torch.zeros(100)})
+    assert caught.value.filename == str(tmp_path / "w.safetensors")
     monkeypatch.undo()
     assert load_tensors(tmp_path / "w.safetensors")["w"].tolist() == [1.0] * 100
     assert os.listdir(tmp_path) == ["w.safetensors"]

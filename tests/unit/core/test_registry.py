@@ -55,10 +55,28 @@ def test_unknown_names_import_nothing_else(registry: Registry, name: str) -> Non
     assert ("Perhaps you mean 'apple'" in str(caught.value)) == (name in ("aple", "apple.py"))
 
 
+def test_a_file_that_forgot_to_register_is_said_to_be_there(registry: Registry, tmp_path: Path) -> None:
+    (tmp_path / "orchard" / "plum.py").write_text("from orchard import FRUIT\nPLUM = 'a plum'\n")
+    with pytest.raises(ConfigError, match=r"plum\.py is there, but registers no such name.*\.register\('plum'\)"):
+        registry.get("plum")
+
+
 def test_a_name_is_registered_once(registry: Registry) -> None:
     registry.names()
     with pytest.raises(ValueError, match="fruit 'apple' is registered twice"):
         registry.register("apple")("another")
+
+
+def test_a_cell_that_registers_can_be_run_again(registry: Registry) -> None:
+    cell = "@registry.register('fig')\nclass Fig: pass\n"
+    for _ in range(2):
+        names = {"registry": registry, "__name__": "__main__"}
+        exec(cell, names)
+        assert registry.get("fig") is names["Fig"]  # the newer one
+    with pytest.raises(ValueError, match="fruit 'fig' is registered twice"):
+        exec(cell, {"registry": registry, "__name__": "elsewhere"})
+    with pytest.raises(ValueError, match="fruit 'fig' is registered twice"):
+        exec(cell.replace("Fig", "Date"), {"registry": registry, "__name__": "__main__"})
 
 
 def test_the_models_are_there() -> None:

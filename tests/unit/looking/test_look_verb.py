@@ -11,6 +11,10 @@ import pytest
         (["--layer", "2"], "--layer: it goes with --save"),
         (["--row", "2"], "--row: it goes with --save"),
         (["--all-steps"], "--all-steps: it goes with --save"),
+        (["--text", "Tired."], "--text: it goes with --save"),
+        (["It was too tired."], "no such folder. A sentence is typed into the page"),
+        (["--save", "page.html", "It was too tired."], "or given as --save PAGE.html --text SENTENCE"),
+        (["--save", "page.html", "--text", ""], "the sentence: it is empty"),
         (["--host", "0.0.0.0", "--allow-host", "a b"], "no name of a machine"),
     ],
 )
@@ -19,6 +23,13 @@ def test_what_does_not_go_together_is_said(command, arguments, message):
     assert found.code == 1
     assert message in found.err
     assert "Look at" not in found.out
+
+
+@pytest.mark.parametrize("verb", ["look", "show", "serve", "export"])
+def test_verbs_that_take_the_model_as_an_argument_say_so(command, verb):
+    found = command(verb, "--model", "run")
+    assert found.code == 2
+    assert f"The model is given without it: `regard {verb} DIR`" in found.err
 
 
 def test_a_page_is_saved_with_the_steps_of_one_place(command, tmp_path):

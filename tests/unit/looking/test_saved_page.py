@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
+import html
 import json
 import re
 
@@ -50,6 +52,17 @@ def test_the_weights_inside_are_the_models_own(page, task):
                 np.testing.assert_array_equal(numbers, seen.weights(part["name"])[layer, head])
     assert f"GET /api/traces/{trace['id']}/beam" in answers
     assert not any("ponder" in address for address in answers)  # what a model lacks is left out
+
+
+def test_a_page_is_made_in_a_notebook_where_an_event_loop_is_running(task, tmp_path):
+    async def cell():
+        seen = look(task, "I am tired.", "Ich bin müde.")
+        seen.save(tmp_path / "page.html")
+        return seen.show()._repr_html_()
+
+    shown = asyncio.run(cell())
+    assert shown.startswith("<iframe sandbox=")
+    assert inside((tmp_path / "page.html").read_text(encoding="utf-8")) == inside(html.unescape(shown))
 
 
 def steps_in(page: str) -> set[tuple[str, int, int, int]]:

@@ -323,7 +323,12 @@ def test_the_name_of_the_bundled_model_is_a_path_only_where_there_is_one(
 
 
 def test_loading_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="it is not a run folder"):
+    with pytest.raises(CheckpointError, match=r"it is not a run folder.*regard train --out"):
+        regard.load(tmp_path)
+    run = tmp_path / "runs" / "luong" / "seed-1"
+    run.mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match=r"give one of its runs, such as .*seed-1"):
         regard.load(tmp_path)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from regard.core.errors import ConfigError, ModelError
 from regard.layers.attention.scores import SCORES, Score, make_score
+from regard.layers.attention.scores._base import EqualWidths
 from regard.layers.attention.scores.additive import Additive
 from regard.layers.attention.scores.concat import Concat
 from regard.layers.attention.scores.cosine import Cosine
@@ -130,3 +131,39 @@ def test_comparing_changes_neither_query_nor_keys():
     score.compare(projected, prepared)
     assert torch.equal(projected, before[0])
     assert torch.equal(prepared, before[1])
+
+
+def test_a_score_of_a_wrong_shape_is_refused_when_it_is_made(registered):
+    class Turned(EqualWidths):
+        def forward(self, query, prepared):
+            return super().forward(query, prepared).transpose(1, 2)
+
+    registered("turned_of_tests", Turned)
+    with pytest.raises(
+        ModelError, match=r"score 'turned_of_tests': of 2 queries and 3 keys .* \(1, 3, 2\)\. Return .*\(1, 2, 3\)"
+    ):
+        make_score("turned_of_tests", **SIZES)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 9])
+def test_trying_a_score_keeps_to_its_limit_and_draws_nothing(limit):
+    torch.manual_seed(0)
+    expected, after = Location(4, limit), torch.rand(1)
+    torch.manual_seed(0)
+    score, now = make_score("location", **{**SIZES, "limit": limit}), torch.rand(1)
+    assert torch.equal(score.state_dict()["positions.weight"], expected.positions.weight)
+    assert now == after
+
+
+@pytest.fixture
+def registered():
+    """Registers a score, which is forgotten after the test."""
+    added = []
+
+    def register(name, score):
+        added.append(name)
+        SCORES.register(name)(score)
+
+    yield register
+    for name in added:
+        del SCORES._members[name]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.core.errors import ConfigError
+from regard.core.errors import ConfigError, ModelError
 from regard.core.registry import Registry
 
 SCORES: Registry[Any] = Registry("attention score", "regard.layers.attention.scores")
@@ -50,5 +51,13 @@ class EqualWidths(Score):
 
 
 def make_score(name: str, *, query_width: int, key_width: int, width: int, limit: int) -> Score:
-    """The score of that name, freshly initialised, for queries and keys of these widths."""
-    return SCORES.get(name).make(query_width=query_width, key_width=key_width, width=width, limit=limit)
+    """The score of that name, freshly initialised, for queries and keys of these widths, tried once: does it give B x N x S?"""
+    score = SCORES.get(name).make(query_width=query_width, key_width=key_width, width=width, limit=limit)
+    query, keys = torch.zeros(1, 2, query_width), torch.zeros(1, min(3, limit), key_width)
+    if not query.is_meta:
+        with torch.no_grad():
+            given = tuple(score(query, score.prepare(keys)).shape)
+        if given != (expected := (1, 2, keys.shape[1])):
+            what = f"of 2 queries and {expected[-1]} keys it made numbers of shape {given}"
+            raise ModelError(f"attention score {name!r}", what, f"Return one for each query and key: {expected}")
+    return score
