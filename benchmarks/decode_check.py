@@ -1,30 +1,37 @@
 """Whether steps made of few kernels (`search.fused`) find the n-best lists that plain steps find, on the machine at hand.
 
     python benchmarks/decode_check.py [--device cuda] [--width 512 --layers 6 --heads 8 --vocabulary 32000]
+                                      [--kernels on,whole,whole+early]
 
 Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy and
 with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced beginnings, steps
 recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different, and then the check
 has failed. On a CPU the kernels' references are compared, or with TRITON_INTERPRET=1 the kernels. One JSON line for each case.
+
+Kernels can be used in several ways, each checked with models of its own; what a name means says `Way`. Those that are for few rows
+are checked with few sentences.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from regard.core.types import EOS, pad_rows
+from regard.layers.decoding import pending, products, triton_here, vocabulary, whole_feed_forward, whole_layers
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
 from regard.search import Hypothesis, SearchConfig, fast_steps, search
 
 FIRST_WORD = 4
-BATCHES = (1, 3, 9, 70)
+BATCHES, FEW_BATCHES = (1, 3, 9, 70), (1, 2)
 TIE = 1e-3
 LIMITS: dict[str, Any] = {"max_ratio": 1.0, "max_extra": 4, "max_length": 24, "fused": True}
 SEARCHES = {
@@ -32,6 +39,61 @@ SEARCHES = {
     "beam 4": SearchConfig(beam=4, nbest=4, **LIMITS),
     "beam 5, exact": SearchConfig(beam=5, nbest=5, stop="exact", min_length=4, max_repeat=1, **LIMITS),
 }
+
+
+class Way:
+    """How kernels are used, by words with "+" between them.
+
+    - "on": as they are by default; "off": not at all;
+    - "early": a kernel may start while the one before it ends (`triton_here.EARLY`);
+    - "whole": of few rows, one kernel for each sub-layer (`whole_layers.WHOLE_LAYERS`); of these: "ahead": programs ask for their
+      matrices before they wait for states (`pending.AHEAD`); "slicesN": so many programs share a feed-forward sub-layer;
+    - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
+    - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores.
+    """
+
+    def __init__(self, name: str):
+        self.name, self.words, self.fused = name, name.split("+"), name != "off"
+        self.whole = "whole" in self.words
+        self.few, self.slices, self.singly = (self._number(word) for word in ("few", "slices", "singly"))
+        known = {"on", "off", "early", "whole", "ahead"}
+        known |= {f"few{self.few}", f"slices{self.slices}", f"singly{self.singly}"}
+        if not set(self.words) <= known or ("off" in self.words and len(self.words) > 1):
+            words = "on, early, whole, ahead, slicesN, fewN, singlyN"
+            raise SystemExit(f"--kernels {name}: not off, nor some of {words} with + between them")
+
+    def _number(self, word: str) -> int | None:
+        found = [one[len(word) :] for one in self.words if one.startswith(word) and one[len(word) :].isdigit()]
+        return int(found[0]) if found else None
+
+    def used(self, model: Any) -> bool:
+        """Whether all searches with a model could be taken so."""
+        return self.fused and fast_steps.works(model) and not (self.whole and fast_steps.not_whole(model))
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Everything that is done in it is done so."""
+        switches: list[tuple[str, Any, str]] = [
+            ("early", triton_here, "EARLY"),
+            ("whole", whole_layers, "WHOLE_LAYERS"),
+            ("ahead", pending, "AHEAD"),
+        ]
+        changes: list[tuple[Any, str, Any]] = [
+            (where, name, True) for word, where, name in switches if word in self.words
+        ]
+        changes += [] if self.few is None else [(fast_steps, "FEW_ROWS", self.few)]
+        if self.singly is not None:
+            changes += [(where, "FEWEST", self.singly) for where in (products, vocabulary, fast_steps)]
+        if self.slices is not None:
+            changes += [(whole_feed_forward, name, self.slices) for name in ("SLICES", "SLICES_OF_ROWS")]
+        usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
+        try:
+            for where, name, value in changes:
+                setattr(where, name, value)
+            yield
+        finally:
+            for where, name, value in usual:
+                setattr(where, name, value)
 
 
 def models(width: int, layers: int, heads: int, vocabulary: int, device: str) -> dict[str, Any]:
@@ -74,7 +136,7 @@ def compared(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) ->
     return counts
 
 
-def check(width: int, layers: int, heads: int, vocabulary: int, device: str) -> bool:
+def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way: Way) -> bool:
     """Prints what is found; true where nothing differs, and kernels were used throughout."""
     precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
     usual = set(fast_steps.DEVICES)
@@ -82,16 +144,17 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str) -> 
     fast_steps.DEVICES.add(device)
     try:
         found = models(width, layers, heads, vocabulary, device)
-        return False not in [_check(name, model, vocabulary, device) for name, model in found.items()]
+        with way.taken():
+            return False not in [_check(name, model, vocabulary, device, way) for name, model in found.items()]
     finally:
         fast_steps.DEVICES.intersection_update(usual)
         torch.set_float32_matmul_precision(precision)
         torch.backends.cuda.matmul.allow_tf32 = tf32
 
 
-def _check(name: str, model: Any, vocabulary: int, device: str) -> bool:
+def _check(name: str, model: Any, vocabulary: int, device: str, way: Way) -> bool:
     right = True
-    for rows in BATCHES:
+    for rows in FEW_BATCHES if way.whole else BATCHES:
         sources, beginnings = texts(rows, vocabulary)
         source = pad_rows(sources).to(device)
         for method, config in SEARCHES.items():
@@ -99,10 +162,16 @@ def _check(name: str, model: Any, vocabulary: int, device: str) -> bool:
                 expected = search(model, source, dataclasses.replace(config, fused=False, capture=False), forced)
                 for capture in (False, True):
                     ours = dataclasses.replace(config, capture=capture)
-                    for _ in range(2 if capture else 1):  # recorded, then replayed from the beginning
-                        found = compared(search(model, source, ours, forced), expected)
-                    used = fast_steps.works(model)
-                    row = {"check": name, "batch": rows, "search": method, "forced": forced is not None}
+                    times = 2 if capture else 1  # recorded, then replayed from the beginning
+                    found = [compared(search(model, source, ours, forced), expected) for _ in range(times)][-1]
+                    used = way.used(model)
+                    row = {
+                        "check": name,
+                        "way": way.name,
+                        "batch": rows,
+                        "search": method,
+                        "forced": forced is not None,
+                    }
                     print(json.dumps(row | {"recorded": capture, "kernels": used, **found}), flush=True)
                     right = right and used and not found["different"]
     return right
@@ -113,9 +182,13 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     for name, size in (("width", 512), ("layers", 6), ("heads", 8), ("vocabulary", 32_000)):
         parser.add_argument(f"--{name}", type=int, default=size)
+    parser.add_argument("--kernels", default="on", help="ways by commas: see Way")
     args = parser.parse_args()
-    if not check(args.width, args.layers, args.heads, args.vocabulary, args.device):
-        raise SystemExit("fused steps differ from plain ones, or did not run: see above")
+    ways = [Way(name) for name in args.kernels.split(",") if name != "off"]
+    shape = args.width, args.layers, args.heads, args.vocabulary, args.device
+    wrong = [way.name for way in ways if not check(*shape, way)]
+    if wrong:
+        raise SystemExit(f"fused steps differ from plain ones, or did not run ({', '.join(wrong)}): see above")
     print("fused steps find what plain ones find")
 
 

@@ -6,7 +6,8 @@ writes and keeps books in one more, of beams two. It finds what the plain step f
 
 Where a step needs more than the likeliest tokens (forced prefixes, sampling, n-gram guards), only the decoder is taken from here.
 The first step of each kind is compared with the model's own (fast_trial); if they differ, or a kernel does not run then or later,
-there is one warning, and the model's own steps are taken for good.
+there is one warning, and the model's own steps are taken for good. Kernels of whole sub-layers (layers/decoding/whole_layers) are
+left out first, where these are asked for.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from torch import Tensor, nn
 
 from regard.core.types import BOS, PAD, UNK
 from regard.layers.attention.cache import CacheState
-from regard.layers.decoding import triton_here
-from regard.layers.decoding.decoder import Decoder
+from regard.layers.decoding import triton_here, whole_layers
+from regard.layers.decoding.decoder import Decoder, Source
 from regard.layers.decoding.products import FEWEST, Linear
 from regard.layers.decoding.residual_norm import add_and_normalise
 from regard.layers.decoding.vocabulary import Logits, forbid, group_of, logits
@@ -45,6 +46,7 @@ MOST_GROUPS = 4096  # of tokens, that a program looks at to rank them
 _TRIED: weakref.WeakKeyDictionary[nn.Module, dict[Any, bool]] = (
     weakref.WeakKeyDictionary()
 )  # kinds of steps: which work
+_NOT_WHOLE: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # where kernels of whole sub-layers do not
 
 
 def works(model: nn.Module) -> bool:
@@ -58,9 +60,15 @@ def failed(model: nn.Module) -> bool:
     return not all(_TRIED.get(model, {}).values())
 
 
+def not_whole(model: nn.Module) -> bool:
+    """Whether kernels of whole sub-layers did not, and others are taken in their place."""
+    return model in _NOT_WHOLE
+
+
 def forget(model: nn.Module) -> None:
     """Lets a model be tried again."""
     _TRIED.pop(model, None)
+    _NOT_WHOLE.discard(model)
 
 
 def fast_steps(
@@ -92,9 +100,9 @@ def _missing(constraints: Constraints, device: torch.device) -> str | None:
 
 
 @cache
-def _warn(why: str) -> None:
+def _warn(why: str, instead: str = "the model's own steps are taken") -> None:
     """Once for each reason."""
-    log.warning("search.fused: %s; the model's own steps are taken", why)
+    log.warning("search.fused: %s; %s", why, instead)
 
 
 class FastSteps:
@@ -115,21 +123,38 @@ class FastSteps:
         """
         if failed(self.model):
             return False
-        tried, kind = _TRIED.setdefault(self.model, {}), self._kind(work)
+        tried, kind = _TRIED.setdefault(self.model, {}), self._kind(work, memory, state)
         if kind not in tried:
             right = self._attempt(lambda: fast_trial.is_right(self, work, memory, state))
             if right is None:  # nothing to compare: left out this time
                 return False
             if not right:
-                _warn("its kernels do not find here what the model finds")
+                why = "its kernels do not find here what the model finds"
+                if self._do_without_whole(why):
+                    return self.usable(work, memory, state)
+                _warn(why)
             tried[kind] = right
         return tried[kind]
 
-    def _kind(self, work: Any) -> tuple[Any, ...]:
+    def _kind(self, work: Any, memory: Any, state: CacheState) -> tuple[Any, ...]:
         """What decides which kernels are compiled."""
         rows, config = work.live.total.numel(), self.constraints.config
-        size = rows if rows <= FEWEST else triton_here.power_of_2(rows) if rows <= FEW_ROWS else 0
-        return size, config.hypotheses, config.stop, self.ranks, self.decoder.embedding.dtype, triton_here.EARLY
+        whole = self._whole(rows, source_parts(memory), state)
+        size = rows if whole or rows <= FEWEST else triton_here.power_of_2(rows) if rows <= FEW_ROWS else 0
+        dtype = self.decoder.embedding.dtype
+        return size, config.hypotheses, config.stop, self.ranks, dtype, triton_here.EARLY, whole
+
+    def _whole(self, rows: int, source: Source | None, state: CacheState) -> bool:
+        """Whether a step is to have one kernel for each sub-layer."""
+        return not not_whole(self.model) and whole_layers.fits(self.decoder, rows, source, state)
+
+    def _do_without_whole(self, why: str) -> bool:
+        """Whether there are other kernels to be tried: those of whole sub-layers, if it may be these, are left out."""
+        if not whole_layers.WHOLE_LAYERS or not_whole(self.model):
+            return False
+        _NOT_WHOLE.add(self.model)
+        _warn(why, "sub-layers are taken in several kernels")
+        return True
 
     def _attempt(self, function: Callable[[], Any]) -> Any:
         """None where kernels do not run: nothing that counts has been changed then, for only a step's last kernel does."""
@@ -138,7 +163,10 @@ class FastSteps:
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever keeps a compiler from working here: there is another way
-            _warn(f"its kernels do not run here ({type(error).__name__}: {str(error)[:300]})")
+            why = f"its kernels do not run here ({type(error).__name__}: {str(error)[:300]})"
+            if self._do_without_whole(why):
+                return self._attempt(function)
+            _warn(why)
             _TRIED.setdefault(self.model, {})["runs"] = False
             return None
 
@@ -166,6 +194,8 @@ class FastSteps:
         """States, the norm that they still have to go through, and bans."""
         x, bans = fused_reading.read(self.decoder, self.constraints, work, state)
         source = source_parts(memory)
+        if self._whole(len(x), source, state):
+            return whole_layers.whole_layers(self.decoder, x, source, state), None, bans
         if len(x) <= FEW_ROWS:
             return *self.decoder.few_rows(x, source, state), bans
         return self.decoder.many_rows(x, source, state), None, bans

@@ -1,6 +1,6 @@
 """Compiles every kernel that a step launches for a GPU that is not there.
 
-python compiled_for.py [--early] [--float32] SHAPE ROWS BEAM SPAN ...        SHAPE: base or gpt2
+python compiled_for.py [--early] [--float32] [--whole] SHAPE ROWS BEAM SPAN ...        SHAPE: base or gpt2
 """
 
 # pyright: reportMissingImports=false
@@ -68,11 +68,14 @@ class Launches:
 
 
 def compile_steps(
-    cases: list[tuple[str, int, int, int]], dtype: torch.dtype = torch.bfloat16, early: bool = False
+    cases: list[tuple[str, int, int, int]],
+    dtype: torch.dtype = torch.bfloat16,
+    early: bool = False,
+    whole: bool = False,
 ) -> Launches:
     """All kernels of steps of so many sentences, with such a beam, at a place of the texts below a span."""
     launches = Launches(early)
-    with on_meta(launches):
+    with on_meta(launches, whole):
         for shape, rows, beam, span in cases:
             search = SearchConfig(beam=beam, min_length=1, fused=True)
             step, (work, memory, state, _) = begun(SHAPES[shape], rows, search, span, dtype)
@@ -83,7 +86,7 @@ def compile_steps(
 
 def resources(cubin: bytes) -> dict[str, int]:
     """Registers of a thread, and bytes of its stack, which should be 0."""
-    tool = Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump"
+    tool = Path(str(triton.__file__)).parent / "backends/nvidia/bin/cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
@@ -96,7 +99,7 @@ def main() -> None:
     early, dtype = "--early" in sys.argv, torch.float32 if "--float32" in sys.argv else torch.bfloat16
     for i in range(0, len(words), 4):
         case = (words[i], *map(int, words[i + 1 : i + 4]))
-        launches = compile_steps([case], dtype, early)  # type: ignore[list-item]
+        launches = compile_steps([case], dtype, early, "--whole" in sys.argv)  # type: ignore[list-item]
         print(*case, dict(launches.count))
         for what, (compiled, seconds) in launches.done.items():
             used = resources(compiled.asm["cubin"])

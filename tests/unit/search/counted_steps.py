@@ -15,7 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.core.types import EOS
-from regard.layers.decoding import triton_here
+from regard.layers.decoding import pending, triton_here, whole_layers
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
@@ -42,13 +42,14 @@ class _Counter(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def on_meta(launch: Any) -> Iterator[None]:
-    """Fast steps are taken on the meta device, and kernels given to `launch`."""
+def on_meta(launch: Any, whole: bool = False) -> Iterator[None]:
+    """Fast steps are taken on the meta device, and kernels given to `launch`; of few rows by kernels of whole sub-layers."""
     modules = [module for name, module in sys.modules.items() if name.startswith("regard.")]
     new: list[tuple[Any, str, Any]] = [(module, "launch", launch) for module in modules if hasattr(module, "launch")]
     new += [(module, "runs_on", lambda tensor: True) for module in modules if hasattr(module, "runs_on")]
     new += [(fast_steps, "DEVICES", {"meta"}), (triton_here, "usable", lambda device: True)]
     new += [(torch, "is_autocast_enabled", lambda device: False)]
+    new += [(whole_layers, "WHOLE_LAYERS", whole), (pending, "AHEAD", whole)]
     old = [(module, name, getattr(module, name)) for module, name, _ in new]
     try:
         for module, name, value in new:
@@ -75,14 +76,16 @@ def begun(config: Any, rows: int, search: SearchConfig, span: int, dtype: torch.
     return step, work._replace(state=work.state.within(span))
 
 
-def count(shape: str, rows: int, beam: int, fused: bool = True, **settings: Any) -> collections.Counter[str]:
+def count(
+    shape: str, rows: int, beam: int, fused: bool = True, whole: bool = False, **settings: Any
+) -> collections.Counter[str]:
     """Of one step."""
     found: collections.Counter[str] = collections.Counter()
 
     def launch(kernel: Any, grid: Any, *arguments: Any, **named: Any) -> None:
         found[getattr(kernel, "fn", kernel).__name__] += 1
 
-    with on_meta(launch):
+    with on_meta(launch, whole):
         search = SearchConfig(beam=beam, fused=fused, **settings)
         step, (work, memory, state, _) = begun(SHAPES[shape], rows, search, 32, torch.bfloat16)
         with _Counter(found):
@@ -97,9 +100,12 @@ def main() -> None:
     for shape in SHAPES:
         for rows, beam in ((1, 1), (1, 4), (64, 1), (64, 4), (512, 4)):
             plain, fused = count(shape, rows, beam, fused=False), count(shape, rows, beam)
+            whole = count(shape, rows, beam, whole=True)
             print(
                 f"{shape:5} {rows:4} x {beam}: {plain.total():4} operations, {fused.total():4} with kernels: {dict(fused)}"
             )
+            if whole != fused:
+                print(f"{'':15} {whole.total():4} with one for each sub-layer: {dict(whole)}")
 
 
 if __name__ == "__main__":

@@ -190,6 +190,57 @@ def scored(q, k, scale, TILE: tl.constexpr):
 
 
 @jit
+def look_back(
+    q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
+    BEAMS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """At the places of a head from `low` on, below `high`, that were written before."""
+    for start in range(low, high, PLACES):
+        place = start + tl.arange(0, PLACES)
+        there = place < high
+        inside = there[:, None] & (cell < WIDTH)[None, :]
+        stored = cache + place[:, None] * WIDTH + cell[None, :]
+        old = tl.load(keys + stored, mask=inside, other=0.0)
+        scores = scored(q, old.to(q.dtype), scale, TILE)
+        seen = (beam < BEAMS)[:, None] & there[None, :]
+        if BEAMS > 1:  # a single one sees all that it wrote
+            hides = tl.load(hidden + row[:, None] * (capacity * BEAMS) + place[None, :], mask=seen, other=float("-inf"))
+            scores += hides.to(tl.float32)
+        else:
+            scores = tl.where(seen, scores, float("-inf"))
+        old = tl.load(values + stored, mask=inside, other=0.0).to(q.dtype)
+        best, total, mixed = looked(scores, old, best, total, mixed, TILE)
+    return best, total, mixed
+
+
+@jit
+def look_over(
+    q, keys, values, keep, sentence, head, cell, low, high, scale, key_sentence, key_head, key_place,
+    value_sentence, value_head, value_place, keep_sentence, best, total, mixed,
+    WIDTH: tl.constexpr, TILE: tl.constexpr, PLACES: tl.constexpr,
+):  # fmt: skip
+    """At the places of a source from `low` on, below `high`."""
+    for start in range(low, high, PLACES):
+        place = start + tl.arange(0, PLACES)
+        there = place < high
+        inside = there[:, None] & (cell < WIDTH)[None, :]
+        k = tl.load(
+            keys + sentence * key_sentence + head * key_head + place[:, None] * key_place + cell[None, :],
+            mask=inside,
+            other=0.0,
+        )
+        kept = tl.load(keep + sentence * keep_sentence + place, mask=there, other=0)
+        scores = tl.where((kept != 0)[None, :], scored(q, k.to(q.dtype), scale, TILE), float("-inf"))
+        v = tl.load(
+            values + sentence * value_sentence + head * value_head + place[:, None] * value_place + cell[None, :],
+            mask=inside,
+            other=0.0,
+        )
+        best, total, mixed = looked(scores, v.to(q.dtype), best, total, mixed, TILE)
+    return best, total, mixed
+
+
+@jit
 def given(
     out, sums, part, row, head, beam, cell, best, total, mixed, rows,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, PARTS: tl.constexpr, BEAMS: tl.constexpr,
@@ -252,21 +303,10 @@ def _attend_cache(
     share = tl.cdiv(tl.cdiv(places, PARTS), PLACES) * PLACES
     low = part * share
     high = tl.minimum(places, low + share)
-    for start in range(low, high, PLACES):
-        place = start + tl.arange(0, PLACES)
-        there = place < high
-        inside = there[:, None] & (cell < WIDTH)[None, :]
-        stored = cache + place[:, None] * WIDTH + cell[None, :]
-        old = tl.load(keys + stored, mask=inside, other=0.0)
-        scores = scored(q, old.to(q.dtype), scale, TILE)
-        seen = (beam < BEAMS)[:, None] & there[None, :]
-        if BEAMS > 1:  # a single one sees all that it wrote
-            hides = tl.load(hidden + row[:, None] * (capacity * BEAMS) + place[None, :], mask=seen, other=float("-inf"))
-            scores += hides.to(tl.float32)
-        else:
-            scores = tl.where(seen, scores, float("-inf"))
-        old = tl.load(values + stored, mask=inside, other=0.0).to(q.dtype)
-        best, total, mixed = looked(scores, old, best, total, mixed, TILE)
+    best, total, mixed = look_back(
+        q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
+        BEAMS, WIDTH, TILE, PLACES,
+    )  # fmt: skip
     rows = tl.num_programs(0) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
@@ -309,23 +349,10 @@ def _attend_memory(
     share = tl.cdiv(tl.cdiv(length, PARTS), PLACES) * PLACES
     low = part * share
     high = tl.minimum(length, low + share)
-    for start in range(low, high, PLACES):
-        place = start + tl.arange(0, PLACES)
-        there = place < high
-        inside = there[:, None] & (cell < WIDTH)[None, :]
-        k = tl.load(
-            keys + sentence * key_sentence + head * key_head + place[:, None] * key_place + cell[None, :],
-            mask=inside,
-            other=0.0,
-        )
-        kept = tl.load(keep + sentence * keep_sentence + place, mask=there, other=0)
-        scores = tl.where((kept != 0)[None, :], scored(q, k.to(q.dtype), scale, TILE), float("-inf"))
-        v = tl.load(
-            values + sentence * value_sentence + head * value_head + place[:, None] * value_place + cell[None, :],
-            mask=inside,
-            other=0.0,
-        )
-        best, total, mixed = looked(scores, v.to(q.dtype), best, total, mixed, TILE)
+    best, total, mixed = look_over(
+        q, keys, values, keep, sentence, head, cell, low, high, scale, key_sentence, key_head, key_place,
+        value_sentence, value_head, value_place, keep_sentence, best, total, mixed, WIDTH, TILE, PLACES,
+    )  # fmt: skip
     rows = tl.num_programs(0) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
