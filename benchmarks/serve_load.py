@@ -78,15 +78,18 @@ def content(answer: Answer) -> Any:
     return {key: value for key, value in found.items() if key not in IGNORED} if isinstance(found, dict) else found
 
 
-def same(a: Any, b: Any) -> bool:
-    """Equal texts, and equal numbers but for rounding."""
+def difference(a: Any, b: Any, place: str = "answer") -> str | None:
+    """Where two answers are not the same, if they are not: texts have to be equal, numbers but for rounding."""
     if isinstance(a, float) or isinstance(b, float):
-        return isinstance(b, int | float) and isinstance(a, int | float) and math.isclose(a, b, abs_tol=TOLERANCE)
-    if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
+        numbers = isinstance(b, int | float) and isinstance(a, int | float)
+        return None if numbers and math.isclose(a, b, abs_tol=TOLERANCE) else f"{place}: {a!r}, not {b!r}"
+    if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
+        parts = ((key, a[key], b[key]) for key in a)
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        parts = ((i, *pair) for i, pair in enumerate(zip(a, b, strict=True)))
+    else:
+        return None if a == b else f"{place}: {a!r}, not {b!r}"
+    return next((found for key, x, y in parts if (found := difference(x, y, f"{place}[{key!r}]"))), None)
 
 
 async def run_load(found: Process, clients: int, seconds: float) -> dict[str, Any]:
@@ -112,8 +115,8 @@ async def run_load(found: Process, clients: int, seconds: float) -> dict[str, An
             statuses[str(answer.status) if answer.status != 503 else f"503 {answer.headers.get('retry-after')!r}"] += 1
             if answer.status == 200:
                 waits.setdefault(facade, []).append(answer.seconds)
-                if not same(content(answer), expected[i]):
-                    wrong.append(f"{path} {body}: {content(answer)}, not {expected[i]}"[:600])
+                if (why := difference(content(answer), expected[i])) is not None:
+                    wrong.append(f"{why[:600]} ({path} {body})")
         client.close()
 
     await asyncio.gather(*(go(number) for number in range(clients)))

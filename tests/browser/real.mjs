@@ -36,7 +36,9 @@ async function turn(state) {
 async function fits() {
   await page.setViewportSize({ width: 390, height: 800 });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  const good = await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth);
+  // Charts are drawn anew for the new width, which on a busy machine takes some frames.
+  const narrow = page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth, null, { timeout: 3000 });
+  const good = await narrow.then(() => true, () => false);
   await page.setViewportSize({ width: 1280, height: 800 });
   return good;
 }
