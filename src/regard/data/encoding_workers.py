@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.core.processors import processors
 from regard.data.encoding_pipe import Rows, receive_rows, send_texts
 from regard.data.known_words import KnownWords
 from regard.data.split import Pairs
@@ -39,7 +40,7 @@ class Cut(NamedTuple):
 
 def cut_into_tokens(chunks: Iterable[Pairs], tokenizers: TokenizerPair, count: int) -> Iterator[Cut]:
     """Chunks of a text with `count` pairs, in order, with their tokens: on all cores where that pays."""
-    workers = min(MOST_WORKERS, cores()) if count >= LEAST_PAIRS else 1
+    workers = min(MOST_WORKERS, processors()) if count >= LEAST_PAIRS else 1
     here = _Here(tokenizers)
     if workers < 2 or getattr(sys, "frozen", False) or not sys.executable:
         for chunk in chunks:
@@ -66,11 +67,6 @@ def cut_into_tokens(chunks: Iterable[Pairs], tokenizers: TokenizerPair, count: i
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Here:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import CheckpointError, ModelError
+from regard.core.processors import processors
 from regard.core.search_config import SearchConfig
 from regard.core.specials import BOS, EOS, PAD, SPECIALS
 from regard.engines.ctranslate2_limits import MODEL, Compute
@@ -52,8 +53,7 @@ def threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, MOST_THREADS)
+    return min(processors(), MOST_THREADS)
 
 
 def use_wide_registers(processor: Path = Path("/proc/cpuinfo")) -> None:

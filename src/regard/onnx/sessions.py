@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.core.errors import CheckpointError, ModelError
+from regard.core.processors import processors
 from regard.onnx.manifest import Graph
 from regard.onnx.protobuf import check_model
 
@@ -23,8 +24,7 @@ def threads() -> int:
     given = os.environ.get("OMP_NUM_THREADS", "")
     if given.isdigit() and int(given) > 0:
         return int(given)
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, MOST_THREADS)
+    return min(processors(), MOST_THREADS)
 
 
 class Session:

@@ -47,7 +47,7 @@ def two_workers(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             return found
 
     monkeypatch.setattr(encoding_workers, "LEAST_PAIRS", 1)
-    monkeypatch.setattr(encoding_workers, "cores", lambda: 2)
+    monkeypatch.setattr(encoding_workers, "processors", lambda: 2)
     monkeypatch.setattr(encoding_workers, "_Worker", Seen)
     return started
 
