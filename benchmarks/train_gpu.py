@@ -1,6 +1,6 @@
 """Training speed on a GPU beside torch.nn.Transformer, Hugging Face Marian and GPT-2, and what each of regard's means brings.
 
-    python benchmarks/train_gpu.py [--cases "marian*,regard"] [--curve 40]
+    python benchmarks/train_gpu.py [--cases "marian*,regard"] [--curve 40] [--profile 20]
     python benchmarks/train_gpu.py --device cpu --width 32 --layers 1 --rows 4 --length 8 --vocabulary 100 --steps 2 --backend eager
 
 Transformer base (512/2048/8 heads/6+6 layers, vocabulary 32,000), batches of 2048 x 32 random tokens without padding, bf16, label
@@ -19,6 +19,7 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import sys
 import time
@@ -46,21 +47,21 @@ from regard.training.regions import CompiledRegions, repeated_layers
 Step = Callable[[int], Tensor]  # the number of a step -> its loss, on the device
 SMOOTHING, CLIP, RATE = 0.1, 1.0, 1e-4
 
-# regard's means, and the cases: all of them, one left out, and more than the default
-MEANS = ("graphs", "compile", "fused", "unmasked", "whole")
+# regard's means, and the cases: all of them, one left out, and other ones
+MEANS = ("graphs", "layers", "loss", "unmasked", "whole")
+COMPILED = ("graphs", "compile", "loss", "unmasked", "whole")
 REGARD = {
     "eager": (),
     "graphs": ("graphs",),
-    "compiled": ("compile",),
-    "compiled+graphs": ("graphs", "compile"),
     "": MEANS,
     **{f"without {mean}": tuple(m for m in MEANS if m != mean) for mean in MEANS},
     "bfloat16 weights": (*MEANS, "lowered"),
-    "static shapes": (*MEANS, "static"),
-    "bfloat16 weights, static": (*MEANS, "lowered", "static"),
-    "bfloat16 weights, autotuned": (*MEANS, "lowered", "static", "autotune"),
+    "compiled": COMPILED,
+    "compiled static": (*COMPILED, "static"),
+    "compiled bfloat16 weights static": (*COMPILED, "lowered", "static"),
+    "compiled bfloat16 weights autotuned": (*COMPILED, "lowered", "static", "autotune"),
 }
-GPT = ("eager", "graphs", "", "without fused", "bfloat16 weights", "bfloat16 weights, static")
+GPT = ("eager", "graphs", "", "without loss", "bfloat16 weights", "compiled", "compiled bfloat16 weights static")
 
 
 def names() -> list[str]:
@@ -92,6 +93,7 @@ class Settings(argparse.Namespace):
     turns: int
     backend: str
     curve: int
+    profile: int
 
 
 def read() -> Settings:
@@ -124,6 +126,7 @@ def read() -> Settings:
         action="store_true",
         help="use compiled code that is on disk: first steps are faster the second time",
     )
+    add("--profile", type=int, default=0, metavar="N", help="also list the N costliest kernels of each case")
     add("--list", action="store_true", help="only the names of the cases")
     settings = parser.parse_args(namespace=Settings())
     settings.inner = settings.inner or 4 * settings.width
@@ -271,7 +274,7 @@ def ours(s: Settings, name: str) -> Step:
         target, vocabulary = written.roll(-1, 1), s.vocabulary
     sizes = {"source_vocabulary": vocabulary, "target_vocabulary": vocabulary, "shared": True}
     model = build_model(config.name, config, **sizes).to(device).train()
-    model.output.fused = "fused" in means
+    model.output.fused = "loss" in means
     record = "graphs" in means and device.type == "cuda"
     whole = record and "whole" in means
     optimizer = Optimizer(model, TrainConfig(lr=RATE, clip=CLIP), device, record=whole)
@@ -295,6 +298,7 @@ def ours(s: Settings, name: str) -> Step:
         SMOOTHING,
         record=record,
         compile="compile" in means,
+        fuse="layers" in means,
         lowered=lowered,
         finish=finish if whole else None,
         **options,
@@ -358,6 +362,8 @@ def measure(s: Settings, name: str) -> dict[str, Any]:
             loss = step(number)
         wait()
         times.append((time.monotonic() - start) / s.steps)
+    if s.profile and cuda:
+        profile(s, name, step, number)
     count, work = operations(s, "gpt" in name)
     seconds = statistics.median(times)
     return {
@@ -374,10 +380,38 @@ def measure(s: Settings, name: str) -> dict[str, Any]:
     }
 
 
+KINDS = {
+    "products": r"gemm|nvjet|cutlass|xmma|cublas|splitK",
+    "attention": r"flash|fmha|attention|sdp",
+    "loss": r"_cross_entropy|_consistent",
+    "optimizer": r"multi_tensor|foreach",
+    "compiled": r"^triton_",
+    "copies": r"[Mm]emcpy|[Mm]emset|copy",
+}
+
+
+def profile(s: Settings, name: str, step: Step, number: int) -> None:
+    """Where a step's time goes: by kind of kernel, and the costliest ones."""
+    steps = 3
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        for i in range(steps):
+            step(number + 1 + i)
+        torch.cuda.synchronize()
+    rows = [(event.self_device_time_total / steps, event.count / steps, event.key) for event in found.key_averages()]
+    kinds: dict[str, list[float]] = {}
+    for spent, count, key in rows:
+        kind = next((kind for kind, pattern in KINDS.items() if re.search(pattern, key)), "other")
+        total = kinds.setdefault(kind, [0.0, 0.0])
+        total[0], total[1] = total[0] + spent, total[1] + count
+    print(json.dumps({"profile": name, "ms": {k: round(t / 1000, 2) for k, (t, _) in sorted(kinds.items())}}))
+    for spent, count, key in sorted(rows, reverse=True)[: s.profile]:
+        print(f"  {spent / 1000:8.3f} ms {count:7.1f} x {spent / max(count, 1e-9):8.1f} us  {key[:110]}")
+
+
 def curve(s: Settings, chosen: list[str]) -> None:
     """Losses of the first steps on one batch, with the same start: they have to fall alike."""
     s.dropout, reference = 0.0, None
-    for name in ["regard eager", *(name for name in chosen if name.startswith("regard ") and name != "regard eager")]:
+    for name in ["regard eager", *(name for name in chosen if name.split()[0] == "regard" and name != "regard eager")]:
         torch.manual_seed(0)
         torch._dynamo.reset()  # type: ignore[attr-defined]
         step = ours(s, name)

@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy, linear, pad
 from torch.utils.checkpoint import checkpoint
 
 from regard.core.types import PAD
-from regard.layers.output import CHUNK_ELEMENTS, CHUNK_ELEMENTS_ELSEWHERE, OutputLayer, Sums
+from regard.layers.linear_cross_entropy import CHUNK_ELEMENTS, CHUNK_ELEMENTS_ELSEWHERE
+from regard.layers.output import OutputLayer, Sums
 
 NEVER = float("-inf")
 

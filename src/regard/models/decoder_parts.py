@@ -20,7 +20,7 @@ MOST_WIDTH = 1 << 14  # of what a kernel reads at once
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
-class _Other(Exception):
+class Other(Exception):
     """A part that kernels do not have."""
 
 
@@ -35,15 +35,15 @@ def decoder_parts(model: Any, capacity: int) -> Decoder | None:
         return None
     try:
         decoder: Decoder = maker(model, capacity)
-    except _Other:
+    except Other:
         return None
     tensors = _tensors((decoder.embedding, decoder.positions, decoder.layers, decoder.last_norm, model.output.matrix()))
     alike = {(tensor.dtype, tensor.device) for tensor in tensors}
     fits = len(alike) == 1 and decoder.embedding.dtype in TYPES and all(tensor.is_contiguous() for tensor in tensors)
-    return decoder if fits and not any(map(_is_watched, model.modules())) else None
+    return decoder if fits and not any(map(is_watched, model.modules())) else None
 
 
-def _is_watched(module: nn.Module) -> bool:
+def is_watched(module: nn.Module) -> bool:
     """Whether somebody hooked into what a module does, which kernels would pass by."""
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
@@ -58,14 +58,14 @@ def source_parts(memory: Any) -> Source | None:
 def _transformer(model: Any, capacity: int) -> Decoder:
     config = model.config
     if config.relative != "none":
-        raise _Other
+        raise Other
     layers = [
         _layer(
             one.attention,
             one.feedforward,
             one.around_attention.norm,
             one.around_feedforward.norm,
-            Cross(_linear(one.cross.query), _linear(one.cross.out), _norm(one.around_cross.norm)),
+            Cross(linear_parts(one.cross.query), linear_parts(one.cross.out), norm_parts(one.around_cross.norm)),
         )
         for one in model.decoder
     ]
@@ -74,7 +74,7 @@ def _transformer(model: Any, capacity: int) -> Decoder:
         embedding_scale=math.sqrt(config.width),
         positions=_positions(model.target_positions, capacity),
         layers=tuple(layers),
-        last_norm=_norm(model.decoder_norm) if config.norm == "pre" else None,
+        last_norm=norm_parts(model.decoder_norm) if config.norm == "pre" else None,
         pre=config.norm == "pre",
         residual=config.residual,
         heads=config.heads,
@@ -86,14 +86,14 @@ def _transformer(model: Any, capacity: int) -> Decoder:
 def _gpt(model: Any, capacity: int) -> Decoder:
     config = model.config
     if config.relative != "none" or config.qk_norm:
-        raise _Other
+        raise Other
     layers = [_layer(one.attention, one.feedforward, one.attention_norm, one.feedforward_norm) for one in model.decoder]
     return Decoder(
         embedding=model.embedding.weight,
         embedding_scale=1.0,
         positions=_positions(model.positions, capacity),
         layers=tuple(layers),
-        last_norm=_norm(model.norm) if config.norm == "pre" else None,
+        last_norm=norm_parts(model.norm) if config.norm == "pre" else None,
         pre=config.norm == "pre",
         residual=True,
         heads=config.heads,
@@ -104,28 +104,28 @@ def _gpt(model: Any, capacity: int) -> Decoder:
 
 def _layer(attention: Any, feed: Any, attend_norm: Any, feed_norm: Any, cross: Cross | None = None) -> DecoderLayer:
     return DecoderLayer(
-        _linear(attention.query_key_value),
-        _linear(attention.out),
-        _norm(attend_norm),
+        linear_parts(attention.query_key_value),
+        linear_parts(attention.out),
+        norm_parts(attend_norm),
         cross,
-        _linear(feed.inner),
-        _linear(feed.out),
-        _norm(feed_norm),
+        linear_parts(feed.inner),
+        linear_parts(feed.out),
+        norm_parts(feed_norm),
     )
 
 
-def _linear(module: Any) -> Linear:
+def linear_parts(module: Any) -> Linear:
     if type(module) is not nn.Linear or max(module.weight.shape) > MOST_WIDTH:
-        raise _Other
+        raise Other
     return Linear(module.weight, module.bias)
 
 
-def _norm(module: Any) -> Norm:
+def norm_parts(module: Any) -> Norm:
     if isinstance(module, nn.LayerNorm) and module.weight is not None:
         return Norm(module.weight, module.bias, module.eps, rms=False)
     if isinstance(module, nn.RMSNorm) and module.weight is not None and module.eps is not None:
         return Norm(module.weight, None, module.eps, rms=True)
-    raise _Other
+    raise Other
 
 
 def _positions(positions: Positions, capacity: int) -> Tensor | None:
@@ -137,13 +137,13 @@ def _positions(positions: Positions, capacity: int) -> Tensor | None:
     if isinstance(positions, LearnedPositions):
         table = positions.table.weight
     if table is None or len(table) < capacity:
-        raise _Other
+        raise Other
     return table
 
 
 def _activation(name: str) -> str:
     if name not in KINDS:
-        raise _Other
+        raise Other
     return name
 
 

@@ -239,11 +239,14 @@ class GPT(LanguageModel):
         """The context, whatever the positions: rotary ones and ALiBi go on beyond it, but what is written gets worse and worse."""
         return Limits(target=self.config.context)
 
-    def _embed(self, tokens: Int[Tensor, "B N"], at: Int[Tensor, "*#B N"], longest: int) -> Float[Tensor, "B N D"]:
+    def check_length(self, longest: int) -> None:
         limit = self.config.context
         if longest > limit:
             what = f"{longest} tokens are more than the model's context, {limit}"
             raise ModelError("the text", what, "Give shorter text, or ask for less")
+
+    def _embed(self, tokens: Int[Tensor, "B N"], at: Int[Tensor, "*#B N"], longest: int) -> Float[Tensor, "B N D"]:
+        self.check_length(longest)
         x = self.embedding(tokens)
         return self.dropout(x if self.positions.limit is None else x + self.positions(at, longest))
 

@@ -45,7 +45,7 @@ from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.feedforward import Activation, FeedForward
 from regard.layers.normalise import EPSILON, Counted, Normalise, normaliser
 from regard.layers.output import SoftmaxOutput
-from regard.layers.positions import Absolute, make_positions
+from regard.layers.positions import Absolute, Positions, make_positions
 from regard.models.base import MODELS, Forced, Limits, Recorder, Writer
 
 SIZES = {
@@ -301,6 +301,11 @@ class Transformer(Writer):
         keep: Bool[Tensor, "B S"],
     ) -> Float[Tensor, "B N D"]:
         """Embeddings and positions. `keep` is that of the source, on either side."""
+        table, positions = self.tables(side, longest)
+        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest, keep))
+
+    def tables(self, side: Literal["source", "target"], longest: int) -> tuple[nn.Embedding, Positions]:
+        """Of a side's embeddings and positions, for texts of so many tokens."""
         table, positions = (
             (self.source_embedding, self.source_positions)
             if side == "source"
@@ -312,7 +317,7 @@ class Transformer(Writer):
                 f"{longest} tokens are more than the model's learned positions, {positions.limit}",
                 "Give shorter text",
             )
-        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest, keep))
+        return table, positions
 
     def _as_read(self, source: Padded) -> Padded:
         """The source, its EOS hidden where the model reads none; of an empty one it is left."""

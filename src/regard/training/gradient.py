@@ -26,6 +26,7 @@ from regard.core.types import Padded, Unpadded
 from regard.data.batching import Batch
 from regard.layers.batch_norm import BatchNorm
 from regard.models.base import Forced, NoMemory, Writer
+from regard.models.fused_forward import fused_forward
 from regard.training.carried import WHOLE, Carried
 from regard.training.lowered import Lowered
 from regard.training.recording import Recorded
@@ -67,6 +68,7 @@ class Gradients:
         record: bool = False,
         compile: bool = False,
         *,
+        fuse: bool = False,
         lowered: Lowered | None = None,
         finish: Callable[[Tensor], Tensor] | None = None,
         regions: CompiledRegions | None = None,
@@ -77,7 +79,8 @@ class Gradients:
 
         `within` calls what uses the model's weights, where they are not always there.
 
-        With `compile`, the model's repeated layers are compiled (`regions`, if not as usual), or else all of its forward pass.
+        With `fuse`, the model is read by few kernels (models/fused_forward.py) where it is known there. If not, and with `compile`,
+        its repeated layers are compiled (`regions`, if not as usual), or else all of its forward pass.
         """
         self.lowered, self.finish, self.recorder = lowered, finish, recorder
         self.within = within or (lambda work: work())
@@ -89,7 +92,10 @@ class Gradients:
         self.forward = self.model.forward
         self.advance = self.model.advance if self.carried.model is not None else None
         self.regions: Callable[[], AbstractContextManager] = nullcontext
-        if compile and (layers := repeated_layers(self.model)):
+        fused = fused_forward(self.model) if fuse else None
+        if fused is not None:
+            self.forward = fused
+        elif compile and (layers := repeated_layers(self.model)):
             self.regions = (regions or CompiledRegions(layers)).applied
         elif compile:
             self.forward = torch.compile(self.model.forward)

@@ -30,11 +30,13 @@ class Lowered:
 
     def take_gradients(self) -> None:
         """Moves the copy's gradients to the model, in the model's precision, and adds them to what is there."""
-        for high, low in self.pairs:
-            if low.grad is not None:
-                gradient = low.grad.to(high.dtype)
-                high.grad = gradient if high.grad is None else high.grad.add_(gradient)
-                low.grad = None
+        there = [(high, low) for high, low in self.pairs if low.grad is not None]
+        found = [torch.empty_like(high) for high, _ in there]
+        if found:
+            torch._foreach_copy_(found, [low.grad for _, low in there])  # type: ignore[attr-defined]
+        for (high, low), gradient in zip(there, found, strict=True):
+            high.grad = gradient if high.grad is None else high.grad.add_(gradient)
+            low.grad = None
 
     @torch.no_grad()
     def refresh(self) -> None:

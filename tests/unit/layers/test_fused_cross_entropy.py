@@ -66,7 +66,7 @@ def test_the_loss_and_its_gradients_are_those_of_the_plain_way(
         if consistency:
             kernel.side_effect = consistent_in_place
             monkeypatch.setattr(fused_cross_entropy, "consistent_cross_entropy_in_place", kernel)
-        monkeypatch.setattr("regard.layers.output.CHUNK_ELEMENTS_FUSED", vocabulary * 7)
+        monkeypatch.setattr("regard.layers.linear_cross_entropy.CHUNK_ELEMENTS_FUSED", vocabulary * 7)
         h = hidden.clone().requires_grad_()
         sums = layer.loss(h, target, smoothing, consistency)
         (0.3 * sums.loss).backward()
@@ -83,11 +83,11 @@ def test_padding_in_the_middle_of_a_chunk_gets_no_gradient(monkeypatch):
     weight, bias = torch.randn(9, 6, requires_grad=True), torch.randn(9, requires_grad=True)
     hidden, target = torch.randn(7, 6, requires_grad=True), torch.tensor([4, 0, 5, 6, 0, 0, 8])
     monkeypatch.setattr(fused_cross_entropy, "cross_entropy_in_place", in_place)
-    from regard.layers.output import _LinearCrossEntropy
+    from regard.layers.linear_cross_entropy import LinearCrossEntropy
 
     found = []
     for fused in (False, True):
-        loss, nll = _LinearCrossEntropy.apply(hidden, weight, bias, target, 0.1, 0.0, None, fused)  # type: ignore[misc]
+        loss, nll = LinearCrossEntropy.apply(hidden, weight, bias, target, 0.1, 0.0, None, fused)  # type: ignore[misc]
         found.append([loss, nll, *torch.autograd.grad(loss, (hidden, weight, bias))])
     for plain, fused in zip(*found, strict=True):
         torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)

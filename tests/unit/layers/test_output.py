@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.core.types import PAD
-from regard.layers import output as output_module
+from regard.layers import linear_cross_entropy as output_module
 from regard.layers.output import SoftmaxOutput
 
 
@@ -47,7 +47,7 @@ def test_loss_and_gradients_equal_cross_entropy(monkeypatch, smoothing, elements
 def test_padding_between_rows_counts_for_nothing_where_rows_are_not_skipped(monkeypatch):
     """On a GPU the padding stays in: the function itself must give it no weight."""
     layer, hidden, target = _case()
-    loss, nll = output_module._LinearCrossEntropy.apply(hidden, layer.weight, layer.bias, target, 0.1, 0.0)
+    loss, nll = output_module.LinearCrossEntropy.apply(hidden, layer.weight, layer.bias, target, 0.1, 0.0)
     assert loss.item() == pytest.approx(_plain(layer, hidden, target, 0.1).item(), rel=1e-6)
     assert nll.item() == pytest.approx(_plain(layer, hidden, target, 0.0).item(), rel=1e-6)
     gradient = torch.autograd.grad(loss, hidden)[0]
@@ -64,7 +64,7 @@ def test_consistency_equals_the_two_way_divergence(monkeypatch, elements, skip):
     if skip:
         loss = layer.loss(hidden, target, 0.1, consistency=5.0).loss
     else:
-        loss, _ = output_module._LinearCrossEntropy.apply(hidden, layer.weight, layer.bias, target, 0.1, 5.0)
+        loss, _ = output_module.LinearCrossEntropy.apply(hidden, layer.weight, layer.bias, target, 0.1, 5.0)
     p, q = F.linear(hidden, layer.weight, layer.bias)[target != PAD].log_softmax(-1).chunk(2)
     both = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
     expected = _plain(layer, hidden, target, 0.1) + 2.5 * both

@@ -1,0 +1,216 @@
+"""Attention over short sequences in training: one kernel forward, one backward, from packed projections to packed gradients.
+
+What torch has is made for long texts. A sentence of 32 tokens fits into the registers of a program as it is, so that every number
+is read once and written once, and gradients go where the projections were read: nothing is split, transposed or joined. Nothing
+but the inputs is kept for the backward pass, which makes the weights anew.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from regard.layers.decoding.triton_here import power_of_2, runs_on
+from regard.layers.training.short_attention_kernels import attend, attend_backward
+from regard.layers.training.tiles import on_device_of
+
+LONGEST = 128
+HEAD_WIDTHS = (16, 32, 64, 128)
+LEAST_TILE = 16  # that tensor cores take
+# Of the keys of a head, by bytes of a number: how many numbers there may be, and how many of a tile a warp is given
+MOST_CELLS = {2: 8192, 4: 4096}
+WARP_CELLS = {2: 1024, 4: 512}
+
+
+def usable(tokens: int, keys: int, head_width: int, dtype: torch.dtype = torch.bfloat16) -> bool:
+    """Whether kernels take so many queries and keys of a sentence. Other sizes are computed plainly."""
+    fits = 1 <= tokens <= LONGEST and 1 <= keys <= LONGEST and head_width in HEAD_WIDTHS
+    return fits and _tile(keys) * head_width <= MOST_CELLS.get(dtype.itemsize, 0)
+
+
+def self_attention(
+    query_key_value: Float[Tensor, "B T D3"], heads: int, keep: Bool[Tensor, "B T"] | None, causal: bool
+) -> Float[Tensor, "B T D"]:
+    """softmax(Q Kᵀ / √d) V of all heads, merged. What is read are queries, keys and values, each head by head.
+
+    `keep` says which tokens may be seen; a query that sees none becomes zeros.
+    """
+    assert query_key_value.shape[2] % 3 == 0
+    query, key_value = _split(query_key_value)
+    if _kernels_take(query, key_value, heads):
+        return _SelfAttention.apply(query_key_value, heads, keep, causal)  # type: ignore[return-value]
+    return _plainly(query, key_value, heads, keep, causal)
+
+
+def cross_attention(
+    query: Float[Tensor, "B T D"], key_value: Float[Tensor, "B S D2"], heads: int, keep: Bool[Tensor, "B S"] | None
+) -> Float[Tensor, "B T D"]:
+    """Likewise from one sequence to another, of which there are keys and values."""
+    if _kernels_take(query, key_value, heads):
+        return _CrossAttention.apply(query, key_value, heads, keep)  # type: ignore[return-value]
+    return _plainly(query, key_value, heads, keep, causal=False)
+
+
+class _SelfAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query_key_value, heads, keep, causal):
+        ctx.save_for_backward(query_key_value, keep)
+        ctx.heads, ctx.causal = heads, causal
+        return _forward(*_split(query_key_value), heads, keep, causal)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
+        query_key_value, keep = ctx.saved_tensors
+        d = query_key_value.new_empty(query_key_value.shape)
+        _backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d))
+        return d, None, None, None
+
+
+class _CrossAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, query, key_value, heads, keep):
+        ctx.save_for_backward(query, key_value, keep)
+        ctx.heads = heads
+        return _forward(query, key_value, heads, keep, causal=False)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
+        query, key_value, keep = ctx.saved_tensors
+        d_query, d_key_value = query.new_empty(query.shape), key_value.new_empty(key_value.shape)
+        _backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value)
+        return d_query, d_key_value, None, None
+
+
+def _split(packed: Float[Tensor, "B T D3"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D2"]]:
+    """Queries, and keys with values."""
+    width = packed.shape[-1] // 3
+    return packed[..., :width], packed[..., width:]
+
+
+def _kernels_take(query: Tensor, key_value: Tensor, heads: int) -> bool:
+    width = query.shape[2]
+    assert width % heads == 0
+    assert key_value.shape[2] == 2 * width
+    sizes = query.shape[1], key_value.shape[1], width // heads
+    return runs_on(query) and query.dtype == key_value.dtype and usable(*sizes, query.dtype) and len(query) > 0
+
+
+def _plainly(
+    query: Float[Tensor, "B T D"],
+    key_value: Float[Tensor, "B S D2"],
+    heads: int,
+    keep: Bool[Tensor, "B S"] | None,
+    causal: bool,
+) -> Float[Tensor, "B T D"]:
+    """The reference, by torch's own operations; inside, numbers are float32 or wider."""
+    exact = torch.promote_types(query.dtype, torch.float32)
+    q = query.to(exact).unflatten(-1, (heads, -1)).transpose(1, 2)
+    k, v = key_value.to(exact).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device)
+    seen = seen.tril() if causal else seen
+    seen = seen if keep is None else seen & keep[:, None, None]
+    # the second one is for queries that see nothing: no number becomes 0, and has no gradient
+    weights = scores.masked_fill(~seen, -torch.inf).softmax(-1).masked_fill(~seen, 0.0)
+    return (weights @ v).transpose(1, 2).flatten(2).to(query.dtype)
+
+
+def _forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
+    query, key_value, keep = _readable(query), _readable(key_value), _bytes_of(keep)
+    out = query.new_empty(query.shape)
+    _launch(
+        attend,
+        len(query) * heads,
+        query,
+        key_value,
+        query if keep is None else keep,
+        out,
+        query.shape[1],
+        key_value.shape[1],
+        *query.stride()[:2],
+        *key_value.stride()[:2],
+        0 if keep is None else keep.stride(0),
+        **_settings(query, key_value, heads, keep, causal),
+    )
+    return out
+
+
+def _backward(
+    d_out: Tensor,
+    query: Tensor,
+    key_value: Tensor,
+    heads: int,
+    keep: Tensor | None,
+    causal: bool,
+    d_query: Tensor,
+    d_key_value: Tensor,
+) -> None:
+    """Writes the gradients into the last two, whose sentences follow each other."""
+    d_out, query, key_value, keep = _readable(d_out), _readable(query), _readable(key_value), _bytes_of(keep)
+    _launch(
+        attend_backward,
+        len(query) * heads,
+        d_out,
+        query,
+        key_value,
+        query if keep is None else keep,
+        d_query,
+        d_key_value,
+        query.shape[1],
+        key_value.shape[1],
+        *d_out.stride()[:2],
+        *query.stride()[:2],
+        *key_value.stride()[:2],
+        0 if keep is None else keep.stride(0),
+        d_query.stride(1),
+        d_key_value.stride(1),
+        **_settings(query, key_value, heads, keep, causal),
+    )
+
+
+def _readable(x: Tensor) -> Tensor:
+    """Itself, where rows lie in one piece and places in a sentence are counted in 32 bits; else a copy."""
+    return x if x.stride(-1) == 1 and x.stride(1) * x.shape[1] < 1 << 31 else x.contiguous()
+
+
+def _bytes_of(keep: Tensor | None) -> Tensor | None:
+    if keep is None:
+        return None
+    return (keep if keep.stride(-1) == 1 else keep.contiguous()).view(torch.uint8)
+
+
+def _launch(kernel: Any, programs: int, *arguments: Any, **settings: Any) -> None:
+    with on_device_of(arguments[0]):
+        kernel[(programs,)](*arguments, **settings)
+
+
+def _settings(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> dict[str, Any]:
+    """Sizes of tiles, and how many warps share them: so many that all of it stays in registers."""
+    tokens, keys, width = _tile(query.shape[1]), _tile(key_value.shape[1]), query.shape[2] // heads
+    size = query.dtype.itemsize
+    queries = min(tokens, 16 if size == 4 else 64 if keys * width <= 4096 else 32)
+    cells = max(queries * width, keys * width, queries * keys)
+    return {
+        "scale": 1.0 / math.sqrt(width),
+        "HEADS": heads,
+        "WIDTH": width,
+        "QUERIES": queries,
+        "BLOCKS": tokens // queries,
+        "KEYS": keys,
+        "CAUSAL": causal,
+        "HAS_KEEP": keep is not None,
+        "PRECISION": "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32",
+        "num_warps": max(1, min(8, cells // WARP_CELLS[size])),
+        "num_stages": 1,
+    }
+
+
+def _tile(length: int) -> int:
+    return max(LEAST_TILE, power_of_2(length))

@@ -1,0 +1,144 @@
+"""Kernels of `short_attention`: a program has one head of one sentence, all of whose keys and values fit in its registers.
+
+Queries come in blocks. The weights are made anew in the backward pass: nothing but the inputs is kept for it.
+"""
+
+# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
+from __future__ import annotations
+
+from regard.layers.decoding.triton_here import jit, tl
+
+
+@jit
+def rows_at(start, length, token, WIDTH: tl.constexpr, ROWS: tl.constexpr):
+    """Rows of a head from `start` on: where they lie, and which there are."""
+    row = start + tl.arange(0, ROWS)
+    return row[:, None] * token + tl.arange(0, WIDTH)[None, :], (row < length)[:, None]
+
+
+@jit
+def seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP: tl.constexpr, KEYS: tl.constexpr):
+    """Which of the padded keys are there, and not hidden."""
+    key = tl.arange(0, KEYS)
+    seen = key < keys
+    if HAS_KEEP:
+        seen = seen & (tl.load(keep + sentence * keep_sentence + key, mask=seen, other=0) != 0)
+    return seen
+
+
+@jit
+def weights_of(
+    q, k, seen, start, scale,
+    CAUSAL: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The softmax of a block of queries, in float32; of a query that sees no key, zeros."""
+    scores = tl.dot(q, tl.trans(k), input_precision=PRECISION) * (scale * 1.4426950408889634)  # powers of 2, not of e
+    visible = seen[None, :]
+    if CAUSAL:
+        visible = visible & (tl.arange(0, KEYS)[None, :] <= start + tl.arange(0, QUERIES)[:, None])
+    scores = tl.where(visible, scores, float("-inf"))
+    best = tl.maximum(tl.max(scores, axis=1), -1e30)  # not -inf, which less itself would be no number
+    weights = tl.exp2(scores - best[:, None])
+    total = tl.sum(weights, axis=1)
+    return weights * (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
+
+
+@jit
+def attend(
+    query,
+    key_value,
+    keep,
+    out,
+    tokens,
+    keys,
+    query_sentence,
+    query_token,
+    key_sentence,
+    key_token,
+    keep_sentence,
+    scale,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    QUERIES: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    KEYS: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HAS_KEEP: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    program = tl.program_id(0)
+    sentence, head = (program // HEADS).to(tl.int64), program % HEADS
+    stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
+    stored += sentence * key_sentence + head * WIDTH
+    k = tl.load(key_value + stored, mask=there, other=0.0)
+    v = tl.load(key_value + stored + HEADS * WIDTH, mask=there, other=0.0)
+    seen = seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP, KEYS)
+    for block in range(BLOCKS):
+        start = block * QUERIES
+        asked, inside = rows_at(start, tokens, query_token, WIDTH, QUERIES)
+        q = tl.load(query + sentence * query_sentence + head * WIDTH + asked, mask=inside, other=0.0)
+        weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
+        mixed = tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
+        written, inside = rows_at(start, tokens, HEADS * WIDTH, WIDTH, QUERIES)
+        written += sentence * tokens * (HEADS * WIDTH) + head * WIDTH
+        tl.store(out + written, mixed.to(v.dtype), mask=inside)
+
+
+@jit
+def attend_backward(
+    d_out,
+    query,
+    key_value,
+    keep,
+    d_query,
+    d_key_value,
+    tokens,
+    keys,
+    out_sentence,
+    out_token,
+    query_sentence,
+    query_token,
+    key_sentence,
+    key_token,
+    keep_sentence,
+    d_query_token,
+    d_key_token,
+    scale,
+    HEADS: tl.constexpr,
+    WIDTH: tl.constexpr,
+    QUERIES: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    KEYS: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    HAS_KEEP: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    program = tl.program_id(0)
+    sentence, head = (program // HEADS).to(tl.int64), program % HEADS
+    stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
+    stored += sentence * key_sentence + head * WIDTH
+    k = tl.load(key_value + stored, mask=there, other=0.0)
+    v = tl.load(key_value + stored + HEADS * WIDTH, mask=there, other=0.0)
+    seen = seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP, KEYS)
+    d_k = tl.zeros((KEYS, WIDTH), tl.float32)
+    d_v = tl.zeros((KEYS, WIDTH), tl.float32)
+    for block in range(BLOCKS):
+        start = block * QUERIES
+        asked, inside = rows_at(start, tokens, query_token, WIDTH, QUERIES)
+        q = tl.load(query + sentence * query_sentence + head * WIDTH + asked, mask=inside, other=0.0)
+        given, inside = rows_at(start, tokens, out_token, WIDTH, QUERIES)
+        d_o = tl.load(d_out + sentence * out_sentence + head * WIDTH + given, mask=inside, other=0.0)
+        weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
+        d_v = tl.dot(tl.trans(weights.to(v.dtype)), d_o, d_v, input_precision=PRECISION)
+        d_weights = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
+        shared = tl.sum(weights * d_weights, axis=1)
+        d_scores = (weights * (d_weights - shared[:, None]) * scale).to(v.dtype)
+        d_k = tl.dot(tl.trans(d_scores), q, d_k, input_precision=PRECISION)
+        d_q = tl.dot(d_scores, k, input_precision=PRECISION)
+        written, inside = rows_at(start, tokens, d_query_token, WIDTH, QUERIES)
+        written += sentence * tokens * d_query_token + head * WIDTH
+        tl.store(d_query + written, d_q.to(v.dtype), mask=inside)
+    written, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
+    written += sentence * keys * d_key_token + head * WIDTH
+    tl.store(d_key_value + written, d_k.to(v.dtype), mask=there)
+    tl.store(d_key_value + written + HEADS * WIDTH, d_v.to(v.dtype), mask=there)

@@ -1,0 +1,49 @@
+"""How rows are shared out among the programs of a kernel, and how sums over all rows come together."""
+
+# pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
+from __future__ import annotations
+
+import contextlib
+from contextlib import AbstractContextManager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.layers.decoding.triton_here import jit, power_of_2, tl
+
+PROGRAMS = 528  # of kernels that add something up over all rows: four for each multiprocessor of a large GPU
+MOST_CELLS = 2048  # of a tile
+COLUMNS = 16  # that one program totals
+
+
+def tile_rows(cells: int, most: int = 8) -> int:
+    """Rows of a tile of so many columns."""
+    return max(1, min(most, MOST_CELLS // cells))
+
+
+def programs_for(rows: int, tile: int, most: int = PROGRAMS) -> int:
+    """How many programs share rows out in tiles."""
+    return max(1, min(most, -(-rows // tile)))
+
+
+def on_device_of(tensor: Tensor) -> AbstractContextManager:
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+
+
+def totalled(parts: Float[Tensor, "P N"]) -> Float[Tensor, "N"]:
+    """The sum of what programs have added up, always in the same order."""
+    count, width = parts.shape
+    out = parts.new_empty(width)
+    with on_device_of(parts):
+        _total[(-(-width // COLUMNS),)](parts, out, count, width, ROWS=power_of_2(count), COLUMNS=COLUMNS, num_warps=8)
+    return out
+
+
+@jit
+def _total(parts, out, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    row = tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    there = (row < count) & (column < width)[None, :]
+    z = tl.load(parts + row * width + column[None, :], mask=there, other=0.0)
+    tl.store(out + column, tl.sum(z, axis=0), mask=column < width)

@@ -1,0 +1,191 @@
+"""The forward passes of models for training, made of the fused sub-layers of layers/training.
+
+The models' own files say what is computed. What is made of it here reads the same weights, and is compared with them in tests; a
+model that has a part which is not known here is trained by its own forward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.core.types import Padded
+from regard.layers.attention.multihead import CrossAttention, SelfAttention
+from regard.layers.decoding.products import KINDS
+from regard.layers.feedforward import FeedForward
+from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
+from regard.layers.training import short_attention
+from regard.layers.training.dropped import seeds
+from regard.layers.training.embedded import embedded
+from regard.layers.training.library_attention import library_cross_attention, library_self_attention
+from regard.layers.training.norms import MOST_WIDTH, Dropout
+from regard.layers.training.sub_layers import Added, Matrix, between, matrices, number_type, product
+from regard.models.base import Forced
+from regard.models.decoder_parts import Other, is_watched, linear_parts, norm_parts
+
+Forward = Callable[[Padded, Int[Tensor, "B T"]], Forced]
+
+
+def fused_forward(model: Any) -> Forward | None:
+    """What gives the same as the model's `forward` in training; None where that is the model's own matter."""
+    from regard.models.gpt import GPT
+    from regard.models.transformer import Transformer
+
+    makers: dict[type, Any] = {Transformer: _of_transformer, GPT: _of_gpt}
+    maker = makers.get(type(model))
+    if maker is None or model.config.width > MOST_WIDTH or any(map(is_watched, model.modules())):
+        return None
+    try:
+        return maker(model)
+    except Other:
+        return None
+
+
+class _Reading:
+    """One reading of a batch: states, and what the last sub-layer has left to be added to them."""
+
+    def __init__(
+        self, x: Float[Tensor, "B T D"], low: dict[nn.Linear, Matrix], dropout: float, drawn: Iterator[Tensor]
+    ):
+        self.x, self.low, self.dropout, self.drawn = x, low, dropout, drawn
+        self.added: Added | None = None
+
+    def begin(self, norm: nn.Module, linear: nn.Linear, activation: str | None = None) -> Float[Tensor, "B T K"]:
+        """The last sub-layer's end, and the next one's beginning."""
+        self.x, y = between(self.x, self.added, norm_parts(norm), self.low[linear], activation)
+        return y
+
+    def end(self, read: Float[Tensor, "B T K"], linear: nn.Linear) -> None:
+        self.added = Added(read, self.low[linear], Dropout(self.dropout, next(self.drawn)))
+
+    def last(self, norm: nn.Module) -> Float[Tensor, "B T D"]:
+        return between(self.x, self.added, norm_parts(norm), None)[1]
+
+    def attend(self, norm: nn.Module, part: SelfAttention, keep: Bool[Tensor, "B T"] | None, causal: bool) -> None:
+        packed = self.begin(norm, part.query_key_value)
+        length = packed.shape[1]
+        if part.dropout == 0 and short_attention.usable(length, length, part.head_width, packed.dtype):
+            mixed = short_attention.self_attention(packed, part.heads, keep, causal)
+        else:
+            mixed = library_self_attention(packed, part.heads, keep, causal, part.dropout)
+        self.end(mixed, part.out)
+
+    def attend_source(
+        self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], keep: Bool[Tensor, "B S"] | None
+    ) -> None:
+        query, packed = self.begin(norm, part.query), product(memory, self.low[part.key_value])
+        if part.dropout == 0 and short_attention.usable(
+            query.shape[1], memory.shape[1], query.shape[2] // part.heads, query.dtype
+        ):
+            mixed = short_attention.cross_attention(query, packed, part.heads, keep)
+        else:
+            mixed = library_cross_attention(query, packed, part.heads, keep, part.dropout)
+        self.end(mixed, part.out)
+
+    def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
+        self.end(self.begin(norm, part.inner, activation), part.out)
+
+
+def _check(activation: str, *pairs: tuple[nn.Module, SelfAttention | CrossAttention | FeedForward]) -> None:
+    """Whether these norms and what is behind them are known."""
+    if activation not in KINDS:
+        raise Other
+    for norm, part in pairs:
+        norm_parts(norm)
+        for module in part.modules():
+            if isinstance(module, nn.Linear):
+                linear_parts(module)
+        if isinstance(part, FeedForward):
+            known = not part.gated and part.dropout.p == 0
+        else:
+            known = part.scaling and getattr(part, "query_norm", None) is None
+            known = known and getattr(part, "kv_heads", part.heads) == part.heads
+        if not known:
+            raise Other
+
+
+def _of_transformer(model: Any) -> Forward:
+    config = model.config
+    if config.norm != "pre" or not config.residual or config.relative != "none" or config.normalise == "batch":
+        raise Other
+    _check_positions(model.source_positions, model.target_positions)
+    pairs: list[tuple[Any, Any]] = []
+    for layer in (*model.encoder, *model.decoder):
+        pairs += [(layer.around_attention.norm, layer.attention), (layer.around_feedforward.norm, layer.feedforward)]
+    pairs += [(layer.around_cross.norm, layer.cross) for layer in model.decoder]
+    _check(config.activation, *pairs)
+    return partial(_transformer, model)
+
+
+def _transformer(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
+    config, source = model.config, model._as_read(source)
+    keep = None if source.mask is None else source.keep
+    drawn = iter(seeds(2 + 2 * len(model.encoder) + 3 * len(model.decoder), target.device))
+    x = _of_side(model, source.tokens, "source", next(drawn))
+    low = matrices(_linears(model.encoder, model.decoder), number_type(x))
+    reading = _Reading(x, low, config.dropout, drawn)
+    for layer in model.encoder:
+        reading.attend(layer.around_attention.norm, layer.attention, keep, causal=False)
+        reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
+    memory = reading.last(model.encoder_norm)
+    reading = _Reading(_of_side(model, target, "target", next(drawn)), low, config.dropout, drawn)
+    for layer in model.decoder:
+        reading.attend(layer.around_attention.norm, layer.attention, None, causal=True)
+        reading.attend_source(layer.around_cross.norm, layer.cross, memory, keep)
+        reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
+    return Forced(reading.last(model.decoder_norm), {})
+
+
+def _linears(*stacks: nn.ModuleList) -> list[nn.Linear]:
+    return [module for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)]
+
+
+def _of_side(model: Any, tokens: Int[Tensor, "B N"], side: str, seed: Tensor) -> Float[Tensor, "B N D"]:
+    table, positions = model.tables(side, tokens.shape[1])
+    factor, dropout = math.sqrt(model.config.width), model.config.dropout
+    return embedded(tokens, table.weight, factor, _at(positions, tokens.shape[1]), dropout, seed)
+
+
+def _check_positions(*found: Positions) -> None:
+    if not all(isinstance(one, NoPositions | LearnedPositions | SinusoidalPositions) for one in found):
+        raise Other
+
+
+def _at(positions: Positions, length: int) -> Float[Tensor, "N D"] | None:
+    """The vectors of the first positions."""
+    if isinstance(positions, NoPositions):
+        return None
+    if isinstance(positions, LearnedPositions):
+        return positions.table.weight[:length]
+    table = positions.get_buffer("table")
+    return table[:length] if length <= len(table) else positions(torch.arange(length, device=table.device), length)
+
+
+def _of_gpt(model: Any) -> Forward:
+    config = model.config
+    if config.norm != "pre" or config.relative != "none":
+        raise Other
+    _check_positions(model.positions)
+    pairs: list[tuple[Any, Any]] = []
+    for block in model.decoder:
+        pairs += [(block.attention_norm, block.attention), (block.feedforward_norm, block.feedforward)]
+    _check(config.activation, *pairs)
+    return partial(_gpt, model)
+
+
+def _gpt(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
+    config, length = model.config, target.shape[1]
+    model.check_length(length)
+    drawn = iter(seeds(1 + 2 * len(model.decoder), target.device))
+    x = embedded(target, model.embedding.weight, 1.0, _at(model.positions, length), config.dropout, next(drawn))
+    reading = _Reading(x, matrices(_linears(model.decoder), number_type(x)), config.dropout, drawn)
+    for block in model.decoder:
+        reading.attend(block.attention_norm, block.attention, None, causal=True)
+        reading.feed(block.feedforward_norm, block.feedforward, config.activation)
+    return Forced(reading.last(model.norm), {})

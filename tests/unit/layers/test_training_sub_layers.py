@@ -1,0 +1,177 @@
+"""Fused sub-layers of training: the same values and gradients as the plain ones that the models' files are made of."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from training_cases import close, norm_of
+
+from regard.layers.decoding import triton_here
+from regard.layers.feedforward import ACTIVATIONS
+from regard.layers.training import dropped
+from regard.layers.training.embedded import embedded
+from regard.layers.training.norms import Dropout
+from regard.layers.training.sub_layers import Added, Matrix, between, matrices, product
+
+HERE = Path(__file__).parent
+
+
+def leaf(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, dtype=torch.float32).requires_grad_()
+
+
+def learnt(norm):
+    bias = None if norm.bias is None else norm.bias.requires_grad_()
+    return norm._replace(weight=norm.weight.requires_grad_(), bias=bias)
+
+
+def gradients(outs, leaves):
+    """Of a sum with weights that differ from number to number."""
+    total = sum((out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum() for out in outs)
+    return torch.autograd.grad(total, [one for one in leaves if one is not None], retain_graph=True)
+
+
+def matrix_of(outputs: int, inputs: int, bias: bool) -> Matrix:
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    return matrices([linear], torch.float32)[linear]
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "gelu_tanh", "swish"])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("part", [None, 0.0, 0.25])
+@pytest.mark.parametrize("last", [False, True])
+def test_between_two_sub_layers(kind: int, activation: str | None, bias: bool, part: float | None, last: bool) -> None:
+    torch.manual_seed(3)
+    x, read, norm, seed = (
+        leaf(4, 5, 12),
+        leaf(4, 5, 20),
+        learnt(norm_of(12, kind)),
+        dropped.seeds(1, torch.device("cpu"))[0],
+    )
+    first, second = matrix_of(12, 20, bias), matrix_of(20, 12, bias)
+    leaves = [x, norm.weight, norm.bias]
+    total, added = x, None
+    if part is not None:
+        stays = dropped.kept((20, 12), part, seed).view(4, 5, 12) if part else torch.ones(4, 5, 12)
+        total, added = x + F.linear(read, *first[:2]) * stays / (1 - part), Added(read, first, Dropout(part, seed))
+        leaves += [read, *first[:2]]
+    out = norm(total)
+    if not last:
+        leaves += second[:2]
+        out = F.linear(out, *second[:2])
+        out = out if activation is None else ACTIVATIONS[activation](out)
+    found = between(x, added, norm, None if last else second, None if last else activation)
+    for one, other in zip(found, (total, out), strict=True):
+        close(one, other)
+    for which in (slice(0, 2), slice(1, 2)):  # also where nobody reads the states any more
+        pairs = zip(gradients(found[which], leaves), gradients((total, out)[which], leaves), strict=True)
+        for one, other in pairs:
+            close(one, other, 1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_product(bias: bool) -> None:
+    x, matrix = leaf(4, 5, 12), matrix_of(20, 12, bias)
+    found, expected, leaves = product(x, matrix), F.linear(x, *matrix[:2]), [x, *matrix[:2]]
+    close(found, expected)
+    for one, other in zip(gradients([found], leaves), gradients([expected], leaves), strict=True):
+        close(one, other, 1e-4)
+
+
+def test_weights_are_converted_together() -> None:
+    linears = [nn.Linear(3, 4), nn.Linear(4, 2, bias=False)]
+    for dtype in (torch.float32, torch.float64):
+        found = matrices(linears, dtype)
+        for linear in linears:
+            matrix = found[linear]
+            assert matrix.weight is linear.weight
+            assert matrix.low_weight.dtype == dtype
+            assert torch.equal(matrix.low_weight.float(), linear.weight)
+            assert (matrix.low_bias is None) == (linear.bias is None)
+            assert matrix.low_bias is None or torch.equal(matrix.low_bias.float(), linear.bias)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.25])
+@pytest.mark.parametrize("learned", [True, False, None])
+def test_embeddings_with_positions(part: float, learned: bool | None) -> None:
+    torch.manual_seed(3)
+    tokens, table = torch.randint(7, (4, 5)), leaf(7, 12)
+    positions = None if learned is None else leaf(5, 12) if learned else torch.randn(5, 12)
+    seed = dropped.seeds(1, table.device)[0]
+    stays = dropped.kept((20, 12), part, seed).view(4, 5, 12) if part else torch.ones(4, 5, 12)
+    expected = (table[tokens] * 3.0 + (0 if positions is None else positions)) * stays / (1 - part)
+    found = embedded(tokens, table, 3.0, positions, part, seed)
+    close(found, expected)
+    leaves = [table, positions if learned else None]
+    for one, other in zip(gradients([found], leaves), gradients([expected], leaves), strict=True):
+        close(one, other, 1e-4)
+
+
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
+def test_what_is_dropped_is_as_random_as_it_should_be(part: float) -> None:
+    torch.manual_seed(5)
+    rows, width = 512, 256
+    one, other = (dropped.kept((rows, width), part, seed).double() for seed in dropped.seeds(2, torch.device("cpu")))
+    spread = (part * (1 - part)) ** 0.5
+    most = 5 * spread / (rows * width) ** 0.5  # five standard errors
+    assert abs(float(one.mean()) - (1 - part)) < most
+    assert float((one.mean(0) - (1 - part)).abs().max()) < 5 * spread / rows**0.5
+    assert float((one.mean(1) - (1 - part)).abs().max()) < 5 * spread / width**0.5
+
+    def together(a: torch.Tensor, b: torch.Tensor) -> float:
+        return abs(float(((a - a.mean()) * (b - b.mean())).mean())) / spread**2
+
+    assert together(one, other) < 5 / (rows * width) ** 0.5
+    for shift in (1, 2, 3, 8, 32):
+        assert together(one[:, shift:], one[:, :-shift]) < 5.5 / (rows * (width - shift)) ** 0.5
+        assert together(one[shift:], one[:-shift]) < 5.5 / ((rows - shift) * width) ** 0.5
+
+
+def test_seeds_come_from_torch() -> None:
+    torch.manual_seed(7)
+    first = dropped.seeds(4, torch.device("cpu"))
+    again = dropped.seeds(4, torch.device("cpu"))
+    torch.manual_seed(7)
+    assert torch.equal(first, dropped.seeds(4, torch.device("cpu")))
+    assert not torch.equal(first, again)
+    assert len(set(first.tolist())) == 4
+    assert bool((first >> 32).abs().max() > 0)  # both halves count
+    assert not torch.equal(*(dropped.kept((8, 8), 0.5, seed) for seed in (first[0], first[0] ^ (1 << 40))))
+
+
+def test_nothing_is_kept_of_double_backward() -> None:
+    x = leaf(2, 3, 8)
+    out = between(x, None, learnt(norm_of(8, 2)), matrix_of(8, 8, True))[1].sum()
+    (grad,) = torch.autograd.grad(out, x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        grad.sum().backward()
+
+
+@pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
+def test_the_kernels_by_tritons_interpreter() -> None:
+    done = subprocess.run(
+        [sys.executable, HERE / "training_cases.py"],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("Triton's interpreter does not get on with this numpy")
+    assert done.stdout.strip() == "equal", done.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_kernels_work_on_a_gpu() -> None:
+    from regard.layers.training.trial import kernels_work
+
+    assert kernels_work(torch.device("cuda"))

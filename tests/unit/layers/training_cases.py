@@ -1,0 +1,90 @@
+"""Kernels of training against their references, in Triton's interpreter (TRITON_INTERPRET=1)."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+
+from regard.layers.decoding import triton_here
+from regard.layers.decoding.products import KINDS, Norm
+from regard.layers.training import activations, dropped, embedded, library_attention, norms
+
+
+def close(found, expected, tolerance: float = 2e-5) -> None:
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def norm_of(width: int, kind: int) -> Norm:
+    weight = torch.rand(width) + 0.5
+    return Norm(weight, torch.randn(width) if kind == 2 else None, 1e-5, rms=kind == 3)
+
+
+def both(function, *arguments):
+    """What a function gives by kernels, and by its reference."""
+    by_kernels = function(*arguments)
+    seen, triton_here.INTERPRETED = triton_here.INTERPRETED, False
+    try:
+        return by_kernels, function(*arguments)
+    finally:
+        triton_here.INTERPRETED = seen
+
+
+def check_norms() -> None:
+    for (rows, width), kind in itertools.product(((1, 8), (37, 24), (1100, 16), (3, 2500)), (1, 2, 3)):
+        x, d, past = torch.randn(rows, width) + 1, torch.randn(rows, width), torch.randn(rows, width)
+        norm, seed = norm_of(width, kind), dropped.seeds(1, x.device)[0]
+        for more, part in ((None, None), (past, 0.0), (past, 0.4)):
+            dropout = None if part is None else norms.Dropout(part, seed)
+            for one, other in zip(*both(norms.add_and_norm, x, more, dropout, norm, torch.float32), strict=True):
+                close(one, other)
+            for one, other in zip(*both(norms.norm_backward, d, x, norm, more, dropout), strict=True):
+                if other is None:
+                    assert one is None
+                else:
+                    close(one, other, 1e-4)
+
+
+def check_copies() -> None:
+    for length in (5, 70):
+        what, packed = torch.randn(2, 3, length, 8), torch.zeros(2, length, 2, 3, 8)
+        library_attention.copy_heads(packed[:, :, 1].transpose(1, 2), what)
+        assert torch.equal(packed[:, :, 1], what.transpose(1, 2))
+        assert not packed[:, :, 0].any()
+
+
+def check_dropout() -> None:
+    for (rows, width), part in itertools.product(((1, 8), (37, 24), (5, 1500)), (0.0, 0.1, 0.7)):
+        x, written = torch.randn(rows, width), torch.randn(rows, width)
+        for seed in dropped.seeds(2, torch.device("cpu")):
+            close(*both(dropped.dropped_sum, x, written, part, seed))
+            for one, other in zip(*both(dropped.dropped_gradient, x, part, seed, torch.float32, 1.5), strict=True):
+                close(one, other, 1e-4)
+
+
+def check_activations() -> None:
+    for (rows, width), name in itertools.product(((1, 8), (1100, 24), (5, 1500)), KINDS):
+        z, d = torch.randn(rows, width) * 2, torch.randn(rows, width)
+        (found, total), (expected, sums) = both(
+            lambda d, z, name: activations.activation_backward(d.clone(), z, name), d, z, name
+        )
+        close(found, expected)
+        close(total, sums, 1e-4)
+        close(*both(activations.summed, d), 1e-4)
+
+
+def check_embedded() -> None:
+    table, tokens, places = torch.randn(9, 24), torch.randint(9, (3, 5)), torch.randn(5, 24)
+    for part, positions in itertools.product((0.0, 0.4), (None, places)):
+        close(*both(embedded.embed, tokens, table, 3.0, positions, part, dropped.seeds(1, table.device)[0]))
+
+
+if __name__ == "__main__":
+    assert triton_here.INTERPRETED
+    torch.manual_seed(1)
+    check_norms()
+    check_dropout()
+    check_activations()
+    check_embedded()
+    check_copies()
+    print("equal")

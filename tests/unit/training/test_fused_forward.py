@@ -1,0 +1,122 @@
+"""Forward passes of few kernels: the same losses and gradients as the models' own, and none for what they do not know."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from regard.core.types import EOS, PAD, Padded, Unpadded, pad_rows
+from regard.data.batching import Batch
+from regard.layers.training import short_attention
+from regard.models.base import build_model
+from regard.models.fused_forward import fused_forward
+from regard.models.gpt import GPTConfig
+from regard.models.transformer import TransformerConfig
+from regard.training.gradient import Gradients
+
+SMALL: dict[str, Any] = {"width": 32, "heads": 2, "dropout": 0.0}
+KNOWN = {
+    "paper's parts": TransformerConfig(**SMALL, layers=2),
+    "rms, gelu": TransformerConfig(**SMALL, layers=2, normalise="rms", activation="gelu", positions="learned"),
+    "uneven": TransformerConfig(**SMALL, encoder_layers=3, decoder_layers=1, inner=40, activation="swish", tie="none"),
+    "no positions": TransformerConfig(**SMALL, layers=1, positions="none"),
+    "source without its end": TransformerConfig(**SMALL, layers=1, source_end=False),
+    "gpt": GPTConfig(**SMALL, layers=2, context=32, attention_dropout=0.0),
+    "gpt, no biases": GPTConfig(**SMALL, layers=2, context=32, attention_dropout=0.0, bias=False, activation="relu"),
+    "gpt, rms": GPTConfig(**SMALL, layers=2, context=32, attention_dropout=0.0, normalise="rms", activation="gelu"),
+}
+UNKNOWN = {
+    "post": TransformerConfig(**SMALL, norm="post"),
+    "batch": TransformerConfig(**SMALL, normalise="batch"),
+    "no residual": TransformerConfig(**SMALL, residual=False),
+    "no scaling": TransformerConfig(**SMALL, scaling=False),
+    "relative": TransformerConfig(**SMALL, relative="shaw"),
+    "gated": TransformerConfig(**SMALL, activation="swiglu"),
+    "inner dropout": TransformerConfig(**SMALL, activation_dropout=0.1),
+    "fractions": TransformerConfig(**SMALL, positions="fraction"),
+    "gpt, groups": GPTConfig(**SMALL, kv_heads=1),
+    "gpt, normalised queries": GPTConfig(**SMALL, qk_norm=True),
+    "gpt, rotary": GPTConfig(**SMALL, relative="rotary"),
+    "gpt, post": GPTConfig(**SMALL, norm="post"),
+}
+
+
+def make(config: Any) -> Any:
+    torch.manual_seed(2)
+    model = build_model(config.name, config, source_vocabulary=19, target_vocabulary=19, shared=True).train()
+    for parameter in model.parameters():  # biases and norms begin as 0 and 1, which would hide mistakes
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return model
+
+
+def batch(padded: bool) -> Batch:
+    generator = torch.Generator().manual_seed(4)
+    lengths = (9, 5, 1) if padded else (9, 9, 9)
+    rows = [[*torch.randint(4, 19, (n - 1,), generator=generator).tolist(), EOS] for n in lengths]
+    target = torch.randint(4, 19, (3, 7), generator=generator)
+    if padded:
+        target[1, 4:] = PAD
+    source = pad_rows(rows)
+    kind = Padded if padded else Unpadded
+    return Batch(kind(*source), target.roll(1, 1), target, [0, 1, 2])
+
+
+def computed(model: Any, one: Batch, **how: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    found = Gradients(model, contextlib.nullcontext, 0.1, **how)(one, 1 / 20)
+    return found, {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("short", [True, False])
+def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short: bool) -> None:
+    if not short:
+        monkeypatch.setattr(short_attention, "usable", lambda *_: False)
+    model, one = make(KNOWN[name]), batch(padded)
+    assert fused_forward(model) is not None
+    plain, expected = computed(model, one)
+    fused, found = computed(model, one, fuse=True)
+    torch.testing.assert_close(fused.loss, plain.loss, rtol=1e-5, atol=1e-6)
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-3, atol=2e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_models_with_other_parts_train_by_their_own_forward_pass(name: str) -> None:
+    model = make(UNKNOWN[name])
+    assert fused_forward(model) is None
+    assert Gradients(model, contextlib.nullcontext, fuse=True).forward == model.forward
+
+
+def test_a_model_that_somebody_looks_into_trains_by_its_own_forward_pass() -> None:
+    model = make(KNOWN["gpt"])
+    hook = model.decoder[0].attention.register_forward_hook(lambda *_: None)
+    assert fused_forward(model) is None
+    hook.remove()
+    assert fused_forward(model) is not None
+
+
+@pytest.mark.parametrize("name", ["paper's parts", "gpt"])
+def test_dropout_is_drawn_from_the_seed(name: str) -> None:
+    model = make(dataclasses.replace(KNOWN[name], dropout=0.3))
+    one = batch(padded=False)
+    losses = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        losses.append(float(computed(model, one, fuse=True)[0].loss))
+    assert losses[0] == losses[1] != losses[2]
+    model.eval()
+    without = float(computed(model, one)[0].loss)
+    many = [float(computed(model.train(), one, fuse=True)[0].loss) for _ in range(60)]
+    plain = [float(computed(model, one)[0].loss) for _ in range(60)]
+    spread = torch.tensor(plain).std() / 60**0.5 + torch.tensor(many).std() / 60**0.5
+    assert abs(sum(many) - sum(plain)) / 60 < 3 * spread  # as much is dropped as the model's own way drops
+    assert abs(sum(many) / 60 - without) > 1e-4
