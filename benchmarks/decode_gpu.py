@@ -1,6 +1,6 @@
 """How fast text is written on a GPU: regard's search against Hugging Face `generate`, and with recorded steps against without.
 
-    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--check] [--profile]
+    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--check] [--profile] [--host]
                                     [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
 
 - "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
@@ -21,8 +21,9 @@ the model's own operations, recorded; "on": steps made of few kernels (`search.f
 tells `Way` in decode_check.py.
 `kernels` says whether they were found to work. `agree` is how much of the texts is the same as in the first way, `apart` the mean
 difference of scores: random weights make many near ties. `first_seconds` is the first search of a shape, with all that is compiled
-for it. `--profile` adds the costliest kernels of a search in each way. `--check` first compares n-best lists in each way with those
-of plain steps (decode_check.py); a way in which they differ, or kernels do not run, is not timed, and the end is an error.
+for it. `--profile` adds the costliest kernels of a search in each way, and `--host` where the host's time goes (decode_host.py).
+`--check` first compares n-best lists in each way with those of plain steps (decode_check.py); a way in which they differ, or
+kernels do not run, is not timed, and the end is an error.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from typing import Any, NamedTuple
 import torch
 
 from decode_check import Way, check
+from decode_host import host_profile, host_times
 from regard.core.types import BOS, EOS, PAD, pad_rows
 from regard.models.bahdanau import BahdanauConfig
 from regard.models.base import build_model
@@ -92,6 +94,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--kernels", default="both", help="on, off, both, or ways by commas: see above")
     parser.add_argument("--check", action="store_true", help="first see that kernels find the same n-best lists")
     parser.add_argument("--profile", action="store_true", help="also list the costliest kernels of each case")
+    parser.add_argument("--host", action="store_true", help="also say where the host's time goes in each case")
     parser.add_argument("--peer", choices=("plain", "static", "none"), default="plain")
     parser.add_argument("--rounds", type=int, default=5)
     return parser.parse_args()
@@ -399,6 +402,14 @@ def profile(case: Case, args: argparse.Namespace) -> None:
             print(f"  {time_ / steps:9.2f} us {count / steps:8.2f} x {time_ / max(1, count):8.2f} us  {key[:90]}")
 
 
+def host(case: Case, args: argparse.Namespace) -> None:
+    """The host's time in each way: until the first replay, until the last, after it; and its costliest functions."""
+    for name, run in case.ours.items():
+        times = host_times(run, lambda: _wait(args))
+        print(json.dumps({"host": case.name, "way": name, "microseconds": times}), flush=True)
+        print(host_profile(run), flush=True)
+
+
 def checked(way: Way, args: argparse.Namespace) -> bool:
     """Whether kernels find the same lists, with models of fewer layers."""
     try:
@@ -426,6 +437,8 @@ def main() -> None:
             found = measure(case, args)
             if args.profile:
                 profile(case, args)
+            if args.host:
+                host(case, args)
         except Exception as error:  # the others are still worth their time
             print(json.dumps({"case": case.name, "error": f"{type(error).__name__}: {error}"[:400]}), flush=True)
             failed.append(case.name)

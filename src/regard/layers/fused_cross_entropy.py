@@ -85,7 +85,7 @@ def cross_entropy_in_place(
         HAS_BIAS=bias is not None,
         PADDING=PAD,
         COLUMNS=columns,
-        num_warps=max(1, min(16, columns // 512)),
+        num_warps=max(1, min(8, columns // 512)),
     )
     return lse, right
 

@@ -20,7 +20,7 @@ from regard.layers.attention.multihead import CrossAttention, SelfAttention
 from regard.layers.decoding.products import KINDS
 from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
-from regard.layers.training import short_attention
+from regard.layers.training import short_attention, trial
 from regard.layers.training.dropped import seeds
 from regard.layers.training.embedded import embedded
 from regard.layers.training.library_attention import library_cross_attention, library_self_attention
@@ -45,6 +45,14 @@ def fused_forward(model: Any) -> Forward | None:
         return maker(model)
     except Other:
         return None
+
+
+def kernels_work(model: Any, device: torch.device, bfloat16: bool, lowered: bool) -> bool:
+    """Whether the model can be trained so on a device, with products and maybe all states of bfloat16."""
+    if fused_forward(model) is None:
+        return False
+    low, state = (torch.bfloat16 if given else torch.float32 for given in (bfloat16, lowered))
+    return trial.kernels_work(device, model.config.width, model.config.heads, state, low)
 
 
 class _Reading:
@@ -125,7 +133,7 @@ def _of_transformer(model: Any) -> Forward:
 
 def _transformer(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
     config, source = model.config, model._as_read(source)
-    keep = None if source.mask is None else source.keep
+    keep = source.keep  # also where nothing is hidden: kernels are not compiled for that as well
     drawn = iter(seeds(2 + 2 * len(model.encoder) + 3 * len(model.decoder), target.device))
     x = _of_side(model, source.tokens, "source", next(drawn))
     low = matrices(_linears(model.encoder, model.decoder), number_type(x))

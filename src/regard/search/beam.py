@@ -224,13 +224,17 @@ class BeamSearch:
         if self.width == 1:
             margin = live.tokens.shape[-1] - live.log_probs.shape[-1]
             return live.tokens[..., margin : margin + most].numpy(), live.log_probs[..., :most].numpy()
-        came, own = work.came.numpy(), live.log_probs.numpy()
-        tokens, log_probs = np.zeros((*slot.shape, most), np.int64), np.zeros((*slot.shape, most), np.float32)
-        rows = np.arange(len(slot))[:, None]
+        # by place, then sentence and hypothesis: what was written, and by which of all hypotheses
+        came, own = (one.flatten(0, 1)[:, :most].numpy().T for one in (work.came, live.log_probs))
+        first = np.arange(len(slot)) * self.width
+        written, earlier = came // MAX_HYPOTHESES, came % MAX_HYPOTHESES + first.repeat(self.width)
+        path, slot = np.zeros((most, *slot.shape), np.int64), slot + first[:, None]
+        shortest = int(length.min(initial=most))
         for t in range(most - 1, -1, -1):
-            code = came[rows, slot, t]
-            tokens[..., t], log_probs[..., t] = code // MAX_HYPOTHESES, own[rows, slot, t]
-            slot = np.where(t < length, code % MAX_HYPOTHESES, slot)
+            path[t] = slot
+            slot = earlier[t][slot] if t < shortest else np.where(t < length, earlier[t][slot], slot)
+        places = np.arange(most)[:, None, None]
+        tokens, log_probs = (one[places, path].transpose(1, 2, 0) for one in (written, own))
         return tokens, log_probs
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,12 +24,16 @@ from torch import Tensor, nn
 
 from regard.core.cuda_graphs import recording
 from regard.search.config import SearchConfig
+from regard.search.looks import Look, Told
+from regard.search.one_piece import in_one_piece
 from regard.search.step import Begun, Entry, Step
 from regard.search.terms import TermSize
+from regard.search.weight_places import WeightPlaces
 
 MOST_SHAPES = 16  # of which recordings are kept, per model
 MOST_BYTES = 16 << 30  # of what goes with them,
 MOST_MEMORY = 1 / 16  # and of a GPU's memory
+MOST_READINGS = 8  # lengths of prompts of which the reading is kept, per shape
 
 
 class CannotReplay(Exception):
@@ -69,68 +74,102 @@ class Shape(NamedTuple):
     tokens: int  # of each text, EOS included
     prefix: int
     terms: TermSize
+    words: bool  # whether terms are whole words
     planned: bool
     rule: SearchConfig
     numbers: tuple[torch.device, torch.dtype, torch.dtype | None]  # where, of the weights, of autocast
 
 
-def rule(config: SearchConfig) -> SearchConfig:
-    """The settings without those that do not change a step."""
+@functools.lru_cache(maxsize=64)
+def rule(config: SearchConfig, terms: bool = False) -> SearchConfig:
+    """The settings without those that do not change a step (of searches for texts with terms, if so)."""
     usual = SearchConfig()
     names = ("seed", "max_ratio", "max_extra", "lengths", "capture")
     same = {name: getattr(usual, name) for name in names}
     same |= {"max_length": max(usual.max_length, config.min_length)}
-    if config.method == "beam":
+    if config.method == "beam" and not terms:
         same["nbest"] = 1
     return dataclasses.replace(config, **same)
 
 
 class Replayed:
-    """A batch of searches in tensors that stay where they are."""
+    """A batch of searches in tensors that stay where they are. What the host is told of lies in one piece of memory."""
 
     def __init__(self, step: Step, begun: Begun, capture: Capture):
         self.step, self.capture = step, capture
-        self.work, self.memory, self.state = (part.map(_own) for part in begun[:3])
+        new = Told(begun.work, torch.ones_like(begun.work.done))
+        self.told, memory = in_one_piece(new, begun.work.row.device)
+        _copy(self.told.leaves(), new.leaves())
+        self.work = self.told.work
+        self.memory, self.state = begun.memory.map(_own), begun.state.map(_own)
         self.constants = self.memory.constants()
-        self.entry: Entry | None = None
+        self.entry: _Entering | None = None
+        self.looks = [Look(self.told, memory) for _ in range(2)]
         self.recordings: dict[Any, Callable[[], None]] = {}
         self.seen: set[Any] = set()
         self.unrecorded: set[Any] = set()
+        scores = self.work.live.total.numel() * step.model.output.vocabulary * 8
+        tensors = [memory, *self.memory.leaves(), *self.state.leaves()]
+        # all tensors, and about those of a step's scores, which are the largest that recordings work on
+        self.bytes: int = scores + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     def put(self, rows: Tensor, begun: Begun) -> None:
         """Searches that begin, into these rows."""
-        for mine, new in zip((self.work, self.memory, self.state), begun[:3], strict=True):
-            mine.put_in_place(rows, new)
-        for mine, new in zip(self.constants, begun.memory.constants(), strict=True):
-            if mine is not new:
-                mine.copy_(new)
+        self.told.put_in_place(rows, Told(begun.work, torch.ones_like(begun.work.done)))
+        self.memory.put_in_place(rows, begun.memory)
+        self.state.put_in_place(rows, begun.state)
+        self._share(begun.memory)
 
-    def restart(self, entry: Entry, brief: bool) -> None:
-        """Searches that begin, without prompts to be read at once, into all rows."""
+    def restart(self, entry: Entry, shared: int, brief: bool) -> None:
+        """Searches that begin, into all rows (`entry` on the host); `shared` tokens of prompts are read at once.
+
+        Whether these are possible is to be seen (`Told.fine`).
+        """
         if self.entry is None:
-            self.entry, self.rows = entry.map(_own), torch.arange(len(entry.limit), device=entry.limit.device)
-        else:
-            _copy(self.entry.leaves(), entry.leaves())
+            self.entry = _Entering(entry, self.work.row.device)
+        self.entry.send(entry)
+        what = "start", shared
         try:
-            self._run("start", lambda: self._start(brief), self._changed() + self.memory.leaves() + self.constants)
+            self._run(what, lambda: self._start(shared, brief), self._restarted)
         except CannotReplay:  # of some models, steps can be recorded, but not the reading of sources
-            self.unrecorded.add("start")
-            self._start(brief)
+            self.unrecorded.add(what)
+            self._start(shared, brief)
+        readings = [one for one in self.recordings if one[0] == "start"]
+        for old in readings[: len(readings) - MOST_READINGS]:
+            del self.recordings[old]
 
-    def _start(self, brief: bool) -> None:
+    def _start(self, shared: int, brief: bool) -> None:
         assert self.entry is not None
         with _uncached_autocast(self.work.row.device):
-            self.put(self.rows, self.step.start(self.entry, brief=brief))
+            begun, fine = self.step.start(self.entry.there, shared, brief)
+        old, new = [*self.told.leaves(), *self.memory.leaves()], [begun.work.leaves(), [fine], begun.memory.leaves()]
+        _copy(old, [leaf for leaves in new for leaf in leaves])
+        self.state.put_in_place(self.entry.rows, begun.state)
+        self._share(begun.memory)
+
+    def _restarted(self) -> list[Tensor]:
+        return [*self._changed(), *self.memory.leaves(), *self.constants]
+
+    def _share(self, memory: Any) -> None:
+        pairs = zip(self.constants, memory.constants(), strict=True)
+        pairs = [(mine, new) for mine, new in pairs if mine is not new]
+        _copy([mine for mine, _ in pairs], [new for _, new in pairs])
 
     def advance(self, span: int, forcing: bool) -> None:
         """A step: see `Step`."""
-        self._run((span, forcing), lambda: self._take(span, forcing), self._changed())
+        self._run((span, forcing), lambda: self._take(span, forcing), self._changed)
 
-    def _run(self, what: Any, function: Callable[[], None], changed: list[Tensor]) -> None:
+    def look(self) -> Look:
+        """A look at all as it is now. Of the one before the last one nothing is left."""
+        self.looks.reverse()
+        self.looks[0].ask()
+        return self.looks[0]
+
+    def _run(self, what: Any, function: Callable[[], None], changed: Callable[[], list[Tensor]]) -> None:
         """Plainly at first; recorded and replayed from the second time on."""
         if what in self.seen and what not in self.recordings and what not in self.unrecorded:
             try:
-                self.recordings[what] = self.capture.record(function, changed)
+                self.recordings[what] = self.capture.record(function, changed())
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -139,12 +178,12 @@ class Replayed:
         self.seen.add(what)
 
     def _changed(self) -> list[Tensor]:
-        return self.work.leaves() + self.state.leaves()
+        return self.told.leaves() + self.state.leaves()
 
     def _take(self, span: int, forcing: bool) -> None:
         with _uncached_autocast(self.work.row.device):
             work, state = self.step(self.work, self.memory, self.state.within(span), span, forcing)
-        old, new = self._changed(), work.leaves() + state.leaves()
+        old, new = self.work.leaves() + self.state.leaves(), work.leaves() + state.leaves()
         if [(t.shape, t.dtype) for t in old] != [(t.shape, t.dtype) for t in new]:
             raise CannotReplay("the state's tensors change their shapes or types")
         pairs = [(mine, one) for mine, one in zip(old, new, strict=True) if mine is not one]
@@ -153,17 +192,31 @@ class Replayed:
         pairs = [(mine, one.clone() if one.untyped_storage().data_ptr() in places else one) for mine, one in pairs]
         _copy([mine for mine, _ in pairs], [one for _, one in pairs])
 
-    def bytes(self) -> int:
-        """Of all tensors, and about those of a step's scores, which are the largest that recordings work on."""
-        tensors = self._changed() + self.memory.leaves()
-        scores = self.work.live.total.numel() * self.step.model.output.vocabulary * 8
-        return scores + sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+class _Entering:
+    """What enters a batch, in memory that stays, and its way there: one copy."""
+
+    def __init__(self, like: Entry, device: torch.device):
+        self.here, self._memory = in_one_piece(like, torch.device("cpu"), pinned=device.type == "cuda")
+        self.there, self._there = in_one_piece(like, device)
+        self.rows = torch.arange(len(like.limit), device=device)
+
+    def send(self, entry: Entry) -> None:
+        """To be called when what was sent before has arrived: nobody of it is searched for any more."""
+        for mine, new in zip(self.here.leaves(), entry.leaves(), strict=True):
+            mine.copy_(new)
+        self._there.copy_(self._memory, non_blocking=True)
 
 
 def _copy(into: list[Tensor], what: list[Tensor]) -> None:
-    """By few kernels. Steps that work in place leave nothing to copy, which torch 2.11 refuses."""
-    if into:
-        torch._foreach_copy_(into, what)  # pyright: ignore[reportPrivateImportUsage]
+    """By few kernels: one for all tensors of a type."""
+    kinds: dict[Any, tuple[list[Tensor], list[Tensor]]] = {}
+    for mine, new in zip(into, what, strict=True):
+        some, others = kinds.setdefault((mine.dtype, new.dtype), ([], []))
+        some.append(mine)
+        others.append(new)
+    for some, others in kinds.values():
+        torch._foreach_copy_(some, others)  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _own(tensor: Tensor) -> Tensor:
@@ -184,7 +237,7 @@ def _uncached_autocast(device: torch.device) -> Iterator[None]:
 class _Kept:
     """The recordings of one model."""
 
-    places: tuple[int, ...]  # where its weights are
+    places: WeightPlaces  # where its weights are: a recording reads them there
     refused: bool = False
     shapes: collections.OrderedDict[Shape, Replayed] = dataclasses.field(default_factory=collections.OrderedDict)
 
@@ -198,7 +251,8 @@ def can_replay(model: nn.Module, config: SearchConfig, device: torch.device) -> 
     if not config.capture or device.type not in CAPTURES:
         return False
     with _LOCK:
-        return not _kept(model).refused
+        kept = _KEPT.get(model)
+        return kept is None or not kept.refused or not _kept(model).refused
 
 
 @dataclasses.dataclass
@@ -212,21 +266,21 @@ class Loan:
 def borrow(model: nn.Module, shape: Shape) -> Iterator[Loan]:
     """Recordings of this shape, if there are any; kept for the next search of this shape, unless this one fails."""
     with _LOCK:
-        loan = Loan(_kept(model).shapes.pop(shape, None))
+        kept = _kept(model)
+        loan = Loan(kept.shapes.pop(shape, None))
     try:
         yield loan
     except CannotReplay:
-        with _LOCK:
-            _kept(model).refused = True
+        kept.refused = True
         raise
     if loan.replayed is None:
         return
     with _LOCK:
-        kept = _kept(model).shapes
-        kept[shape] = loan.replayed
+        shapes = kept.shapes  # if the weights were moved meanwhile, nobody will ask for these
+        shapes[shape] = loan.replayed
         most = _most_bytes(shape.numbers[0])
-        while len(kept) > MOST_SHAPES or sum(one.bytes() for one in kept.values()) > most:
-            kept.popitem(last=False)
+        while len(shapes) > MOST_SHAPES or sum(one.bytes for one in shapes.values()) > most:
+            shapes.popitem(last=False)
 
 
 def forget(model: nn.Module) -> None:
@@ -242,20 +296,7 @@ def _most_bytes(device: torch.device) -> int:
 
 
 def _kept(model: nn.Module) -> _Kept:
-    places = _places(model)
     kept = _KEPT.get(model)
-    if kept is None or kept.places != places:
-        kept = _KEPT[model] = _Kept(places)
+    if kept is None or not kept.places.stayed():
+        kept = _KEPT[model] = _Kept(WeightPlaces(model))
     return kept
-
-
-def _places(model: nn.Module) -> tuple[int, ...]:
-    """Where the weights are: a recording reads them there."""
-    found: list[int] = []
-    modules: list[Any] = [model]
-    while modules:
-        module = modules.pop()
-        tensors = (*module._parameters.values(), *module._buffers.values())
-        found += [tensor.data_ptr() for tensor in tensors if tensor is not None]
-        modules += module._modules.values()
-    return tuple(found)

@@ -60,7 +60,7 @@ def search(
     if not len(source.tokens):
         return []
     limits, forced = bounds(model, lengths, config, prefix, terms)
-    asked = Asked(source, limits, forced, [] if terms is None else list(map(tuple, terms)), letters)
+    asked = Asked(source, limits, forced, [] if terms is None else list(map(tuple, terms)), letters, lengths)
     if "plans" in model.capabilities:
         found = _run_lengths(cast(Planner, model), asked, config)
     else:

@@ -7,20 +7,17 @@ steps are taken for nothing; sentences that are done do not change by them.
 from __future__ import annotations
 
 import collections
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool
-from torch import Tensor
 
 from regard.core.errors import ModelError
-from regard.core.tree import Rows
 from regard.core.types import pad_rows
 from regard.search.config import SearchConfig
 from regard.search.hypothesis import Hypothesis
+from regard.search.looks import Arriving, Look, Told
 from regard.search.replay import CAPTURES, Loan, Replayed, Shape, borrow, rule
 from regard.search.step import Asked, Room, Step
 from regard.search.terms import NO_TERMS, Letters, Term, TermSize
@@ -55,10 +52,13 @@ def fill_slots(
     """
     if not jobs:
         return
-    shape = _shape(model, jobs, config, device, planned, rows)
-    room = Room(shape.tokens, shape.prefix, shape.terms)
-    step = Step(model, config, device, room, planned, waits=False, letters=letters)
+    shape = _shape(model, jobs, config, device, planned, rows, letters is not None)
     with borrow(model, shape) as loan:
+        if loan.replayed is None or shape.terms.phrases:
+            room = Room(shape.tokens, shape.prefix, shape.terms)
+            step = Step(model, config, device, room, planned, waits=False, letters=letters)
+        else:
+            step = loan.replayed.step.under(config)
         yield from _Slots(step, loan, shape, jobs).run()
 
 
@@ -74,25 +74,26 @@ class _Slots:
         self.looks = 0
         if loan.replayed is None:
             some, asked = self._next(whole=True)
-            begun = step.begin(asked, fresh=some)
+            begun = step.begin(self._there(asked), fresh=some)
             loan.replayed = Replayed(step, begun, CAPTURES[step.device.type]())
             self.at[:some] = begun.read
         self.replayed = loan.replayed
         if len(self.waiting) == len(jobs):
             self._enter()
 
-    def _enter(self) -> None:
-        """Gives free places to the next jobs."""
+    def _enter(self, reads: bool = True) -> None:
+        """Gives free places to the next jobs. `reads`: whether prompts may be read at once."""
         step, replayed = self.step, self.replayed
         whole = not (self.job >= 0).any()  # nobody is there: the other places, too, must be made such as are done
         places = np.flatnonzero(self.job < 0)
         some, asked = self._next(whole)
         brief = replayed.state.brief and not self.shape.planned
-        if whole and not (step.continues and min(map(len, asked.forced))):
-            replayed.restart(step.entry(asked, some), brief)
-            self.at[places[:some]] = 0
+        if whole:
+            read = step.shared(asked) if reads else 0
+            replayed.restart(step.entry(asked, some, asked.source.tokens.device), read, brief)
+            self.at[places[:some]] = read
             return
-        begun = step.begin(asked, fresh=some, brief=brief)
+        begun = step.begin(self._there(asked), fresh=some, brief=brief)
         rows = torch.from_numpy(places[: len(asked.limits)]).to(step.device, non_blocking=True)
         replayed.put(rows, begun)
         self.at[places[:some]] = begun.read
@@ -106,31 +107,40 @@ class _Slots:
         self.limit[places] = [job.limit for job in some]
         self.forced[places] = [len(job.forced) for job in some]
         filled = [*some, *[some[0]] * (self.shape.rows - len(some))] if whole else some
-        source = pad_rows([job.source for job in filled], self.shape.width).to(self.step.device)
+        source = pad_rows([job.source for job in filled], self.shape.width)
         terms = [job.terms for job in filled] if self.shape.terms.phrases else []
         return len(some), Asked(source, [job.limit for job in filled], [job.forced for job in filled], terms)
 
+    def _there(self, asked: Asked) -> Asked:
+        return asked._replace(source=asked.source.to(self.step.device))
+
     def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
-        looking: collections.deque[tuple[int, _Arriving]] = collections.deque()
-        fetched: collections.deque[tuple[list[int], _Arriving]] = collections.deque()
+        looking: collections.deque[tuple[int, Look]] = collections.deque()
+        fetched: collections.deque[tuple[list[int], Arriving | None, Any]] = collections.deque()
         while (self.job >= 0).any():
             stepped = self._advance()
             self.looks += 1
-            status = _Status(self.replayed.work.done, self.replayed.work.broken)
-            looking.append((self.looks, _Arriving(status)))
+            looking.append((self.looks, self.replayed.look()))
             while looking and (len(looking) > 1 or not stepped):
-                places = self._done(*looking.popleft())
+                number, look = looking.popleft()
+                told = look.get()
+                here = (self.job >= 0) & (self.entered < number)  # who came later was not seen
+                if not (told.fine.numpy() | ~here).all():
+                    self._begin_again()
+                    looking.clear()
+                    break
+                places = self._done(here, told)
                 if len(places):
-                    rows = torch.from_numpy(places).to(self.step.device, non_blocking=True)
-                    fetched.append((self.job[places].tolist(), _Arriving(self.replayed.work.take(rows))))
+                    fetched.append((self.job[places].tolist(), *self._fetch(places, look)))
                     self.job[places] = -1
             free = int((self.job < 0).sum())
             enough = max(1, min(len(self.waiting), self.shape.rows // REFILL_SHARE))
             if self.waiting and free >= enough:
                 self._enter()
-            while fetched and (fetched[0][1].here() or not (self.job >= 0).any()):
-                numbers, gone = fetched.popleft()
-                yield from zip(numbers, self.step.method.collect(gone.get()), strict=True)
+            while fetched and (fetched[0][1] is None or fetched[0][1].here() or not (self.job >= 0).any()):
+                numbers, coming, gone = fetched.popleft()
+                gone = gone if coming is None else coming.get()
+                yield from zip(numbers, self.step.method.collect(gone), strict=True)
 
     def _advance(self) -> bool:
         """Some steps, unless all sentences must be done."""
@@ -143,46 +153,34 @@ class _Slots:
             self.at += 1
         return True
 
-    def _done(self, number: int, look: _Arriving) -> np.ndarray:
-        status = look.get()
-        here = (self.job >= 0) & (self.entered < number)  # who came later was not seen
-        if (status.broken.numpy() & here).any():
+    def _done(self, here: np.ndarray, told: Told) -> np.ndarray:
+        if (told.work.broken.numpy() & here).any():
             raise ModelError("search", "the model's scores are not numbers", "Check how it was trained")
-        return np.flatnonzero(status.done.numpy() & here)
+        return np.flatnonzero(told.work.done.numpy() & here)
 
+    def _fetch(self, places: np.ndarray, look: Look) -> tuple[Arriving | None, Any]:
+        """What becomes of sentences that are done: on its way, or here."""
+        if not look.whole:
+            rows = torch.from_numpy(places).to(self.step.device, non_blocking=True)
+            return Arriving(self.replayed.work.take(rows)), None
+        work = look.told.work
+        return None, work if len(places) == self.shape.rows else work.take(torch.from_numpy(places))
 
-@dataclasses.dataclass
-class _Status(Rows):
-    done: Bool[Tensor, "B"]
-    broken: Bool[Tensor, "B"]
-
-
-class _Arriving:
-    """A value on its way from the device, as it was when this was asked for."""
-
-    def __init__(self, value: Any):
-        self.value, self.event = value.map(_sent), None
-        if any(tensor.is_pinned() for tensor in self.value.leaves()[:1]):
-            self.event = torch.cuda.Event()
-            self.event.record()
-
-    def here(self) -> bool:
-        return self.event is None or self.event.query()
-
-    def get(self) -> Any:
-        if self.event is not None:
-            self.event.synchronize()
-        return self.value
-
-
-def _sent(tensor: Tensor) -> Tensor:
-    if tensor.device.type != "cuda":
-        return tensor.clone()
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+    def _begin_again(self) -> None:
+        """Some prompt could not be read at once: all who are there begin anew, and theirs are read step by step."""
+        self.waiting.extendleft(sorted(self.job[self.job >= 0].tolist(), reverse=True))
+        self.job[:] = -1
+        self._enter(reads=False)
 
 
 def _shape(
-    model: Any, jobs: Sequence[Job], config: SearchConfig, device: torch.device, planned: bool, rows: int
+    model: Any,
+    jobs: Sequence[Job],
+    config: SearchConfig,
+    device: torch.device,
+    planned: bool,
+    rows: int,
+    words: bool,
 ) -> Shape:
     """Rounded up, so that few shapes occur."""
     limits = model.limits
@@ -191,6 +189,7 @@ def _shape(
     width = width if limits.source is None else min(width, limits.source)
     tokens = tokens if limits.target is None else min(tokens, limits.target)
     most = min(rows or MOST_ROWS, max(1, MOST_SCORES // (config.hypotheses * model.output.vocabulary)))
+    terms = TermSize(*(_rounded(number, 4) for number in TermSize.of([job.terms for job in jobs])))
     weight = next(iter(model.parameters()), None)
     autocast = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
     return Shape(
@@ -198,9 +197,10 @@ def _shape(
         width=width,
         tokens=tokens,
         prefix=_rounded(max(len(job.forced) for job in jobs), 32),
-        terms=TermSize(*(_rounded(number, 4) for number in TermSize.of([job.terms for job in jobs]))),
+        terms=terms,
+        words=words and bool(terms.phrases),
         planned=planned,
-        rule=rule(config),
+        rule=rule(config, bool(terms.phrases)),
         numbers=(device, torch.float32 if weight is None else weight.dtype, autocast),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import weakref
 from collections.abc import Sequence
@@ -39,16 +40,19 @@ class Asked(NamedTuple):
     forced: list[list[int]]  # how each must begin
     terms: list[tuple[Term, ...]] = []  # noqa: RUF012 - what each must have; of no sentence, if empty
     letters: Letters | None = None
+    lengths: list[int] | None = None  # of the sources, where the host knows them
 
     def sources(self) -> list[list[int]]:
         """The sources' tokens, on the host."""
-        lengths = self.source.lengths.tolist()
+        lengths = self.source.lengths.tolist() if self.lengths is None else self.lengths
         return [row[:length] for row, length in zip(self.source.tokens.tolist(), lengths, strict=True)]
 
     def take(self, rows: Sequence[int]) -> Asked:
         chosen = self.source.take(torch.tensor(rows, device=self.source.tokens.device))
         terms = [self.terms[i] for i in rows] if self.terms else []
-        return Asked(chosen, [self.limits[i] for i in rows], [self.forced[i] for i in rows], terms, self.letters)
+        lengths = None if self.lengths is None else [self.lengths[i] for i in rows]
+        limits, forced = [self.limits[i] for i in rows], [self.forced[i] for i in rows]
+        return Asked(chosen, limits, forced, terms, self.letters, lengths)
 
 
 class Room(NamedTuple):
@@ -114,6 +118,13 @@ class Step:
     def model(self) -> Any:
         return self._model()
 
+    def under(self, config: SearchConfig) -> Step:
+        """The same for settings that differ in nothing that changes a step (see `replay.rule`), and not for terms."""
+        other = copy.copy(self)
+        other.config, other.method = config, copy.copy(self.method)
+        other.method.config = config
+        return other
+
     def __call__(self, work: Any, memory: Any, state: Any, span: int, forcing: bool) -> tuple[Any, Any]:
         """Writes a token of every hypothesis, and gives all as it is then. Consumes `work` and `state`.
 
@@ -160,29 +171,34 @@ class Step:
             constraints.end_at(values, work.limit, work.at)
         return Scores(values)
 
-    def entry(self, asked: Asked, fresh: int | None = None) -> Entry:
-        """What is asked, as tensors; only the first `fresh` rows count (None: all)."""
-        b, width = len(asked.limits), self.room.prefix
+    def entry(self, asked: Asked, fresh: int | None = None, device: torch.device | None = None) -> Entry:
+        """What is asked, as tensors there (None: where the model is; the source is there); only the first `fresh` rows count
+        (None: all)."""
+        b, width, device = len(asked.limits), self.room.prefix, device or self.device
         forced = torch.tensor([[*tokens, *[-1] * (width - len(tokens))] for tokens in asked.forced], dtype=torch.long)
-        numbers = torch.tensor([asked.limits, self._given(asked), list(range(b))]).to(self.device, non_blocking=True)
+        numbers = torch.tensor([asked.limits, self._given(asked), list(range(b))]).to(device, non_blocking=True)
         uniform = None
         if self.config.method == "sample":
             text = _prompts(asked.forced) if self.continues else asked.source
             uniform = uniforms(self.config, text, asked.limits, self.room.tokens + 1)
-            uniform = uniform.to(self.device, precise(self.device))
+            uniform = uniform.to(device, precise(self.device))
         return Entry(
             tokens=asked.source.tokens,
             keep=asked.source.keep,
             limit=numbers[0],
             given=numbers[1],
-            forced=forced.reshape(b, width).to(self.device, non_blocking=True),
+            forced=forced.reshape(b, width).to(device, non_blocking=True),
             done=numbers[2] >= (b if fresh is None else fresh),
             uniform=uniform,
-            terms=TermTable.of(asked.terms, self.room.terms, self.device) if self.room.terms.phrases else None,
+            terms=TermTable.of(asked.terms, self.room.terms, device) if self.room.terms.phrases else None,
         )
 
     def _given(self, asked: Asked) -> list[int]:
         return [len(tokens) if self.continues else 0 for tokens in asked.forced]
+
+    def shared(self, asked: Asked) -> int:
+        """How many tokens of prompts can be read at once: as many as all have."""
+        return min(self._given(asked))
 
     def begin(self, asked: Asked, *, fresh: int | None = None, brief: bool = False) -> Begun:
         """Reads the sources, and of a language model's prompts as many tokens as all have.
@@ -190,10 +206,17 @@ class Step:
         Only the first `fresh` rows count (None: all). `brief`: the state is only to be put into another, and has room for no
         more than is read now.
         """
-        return self.start(self.entry(asked, fresh), min(self._given(asked)), brief)
+        entry = self.entry(asked, fresh)
+        begun, fine = self.start(entry, self.shared(asked), brief)
+        if begun.read and not bool(fine.all()):  # step by step, as if nothing had been read
+            begun, _ = self.start(entry, 0, brief)
+        return begun
 
-    def start(self, entry: Entry, shared: int = 0, brief: bool = False) -> Begun:
-        """The same from tensors; `shared` is how many tokens of prompts are read at once. If none, no host decides anything."""
+    def start(self, entry: Entry, shared: int = 0, brief: bool = False) -> tuple[Begun, Bool[Tensor, "B"]]:
+        """The same from tensors, without any decision of the host; `shared` tokens of prompts are read at once.
+
+        Also says of each row whether that can be: not where a token is impossible, or scores are no numbers.
+        """
         model, config, device, room = self.model, self.config, self.device, self.room
         source, k, b = Padded(entry.tokens, entry.keep), config.hypotheses, len(entry.limit)
         total = torch.zeros((b, k), dtype=precise(device), device=device)
@@ -203,12 +226,10 @@ class Step:
         capacity = max(1, shared) if brief else room.tokens
         how = {"beams": k, "capacity": capacity, "target_length": entry.limit + 1 if self.planned else None}
         memory, state = model.start(source, **how)
+        fine = torch.ones_like(entry.done)
         if shared:
             own, state = self._read(memory, state, entry.forced[:, :shared])
-            if bool(own.isfinite().all()):
-                live = live.after(entry.forced[:, :shared], own)
-            else:  # a token that is impossible, or scores that are no numbers: step by step, as if nothing had been read
-                shared, (memory, state) = 0, model.start(source, **how)
+            live, fine = live.after(entry.forced[:, :shared], own), own.isfinite().all(1)
         work = Work(
             row=torch.arange(b, device=device),
             at=torch.full_like(entry.limit, shared),
@@ -222,7 +243,7 @@ class Step:
             live=live,
         )
         more = [one for one in (entry.uniform, entry.terms) if one is not None]
-        return Begun(self.method.begin(work, *more), memory, state, shared)
+        return Begun(self.method.begin(work, *more), memory, state, shared), fine
 
     def _read(self, memory: Any, state: Any, tokens: Int[Tensor, "B T"]) -> tuple[Float[Tensor, "B T"], Any]:
         """Reads BOS and the given tokens but the last, which the next step reads: the tokens' log-probabilities, and the state."""

@@ -68,7 +68,9 @@ class TrainConfig:
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA, float32 elsewhere
     weights: Literal["float32", "bfloat16"] = "float32"  # bfloat16: all of a step is, beside float32 weights that learn
-    fused: bool = True  # on CUDA, layers of Transformers and GPTs by kernels of their own, where these know all their parts
+    fused: bool = (
+        True  # on CUDA, layers of Transformers and GPTs by kernels of their own, where these know all their parts
+    )
     compile: Literal["auto", True, False] = (
         "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
     )

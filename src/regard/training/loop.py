@@ -23,8 +23,8 @@ from regard.core.errors import TrainingError
 from regard.core.types import PAD
 from regard.core.workers import working_together
 from regard.data.batching import Drawn, Place
-from regard.layers.training.trial import kernels_work
 from regard.models.base import Writer
+from regard.models.fused_forward import kernels_work
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.tasks.run_files import RESUMED
 from regard.training.averaging import MovingAverage
@@ -100,7 +100,7 @@ class Trainer:
             config.consistency,
             record,
             self.sharded is None and compile_pays(config, model, device),
-            fuse=config.fused and self.sharded is None and kernels_work(device),
+            fuse=config.fused and self.sharded is None and kernels_work(trained, device, low, self.lowered is not None),
             lowered=self.lowered,
             finish=self._finish if self.whole else None,
             within=None if self.sharded is None else self.sharded.whole,

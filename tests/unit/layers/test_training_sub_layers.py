@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from training_cases import close, norm_of
 
 from regard.layers.decoding import triton_here
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training import dropped
+from regard.layers.training import dropped, trial
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
 from regard.layers.training.sub_layers import Added, Matrix, between, matrices, product
@@ -170,8 +171,34 @@ def test_the_kernels_by_tritons_interpreter() -> None:
     assert done.stdout.strip() == "equal", done.stderr
 
 
+@pytest.mark.parametrize("name", ["summed", "embed", "norm_backward", "_attention_gradients"])
+def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: str) -> None:
+    """On a CPU, where references stand for kernels; what is wrong is so at every other call."""
+    monkeypatch.setattr(trial, "usable", lambda _: True)
+    where = (torch.device("cpu"), 32, 2, torch.float32, torch.float32)
+    trial.kernels_work.cache_clear()
+    assert trial.kernels_work(*where)
+    right, calls = getattr(trial, name), itertools.count()
+
+    def wrong(*arguments):
+        found = right(*arguments)
+        many = list(found) if isinstance(found, tuple) else [found]
+        if next(calls) % 2:
+            many[0] = many[0] * 1.1
+        return tuple(many)
+
+    for other in (wrong, lambda *_: 1 / 0):
+        monkeypatch.setattr(trial, name, other)
+        trial.kernels_work.cache_clear()
+        assert not trial.kernels_work(*where)
+    trial.kernels_work.cache_clear()
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_kernels_work_on_a_gpu() -> None:
-    from regard.layers.training.trial import kernels_work
-
-    assert kernels_work(torch.device("cuda"))
+    for state, low in (
+        (torch.float32, torch.bfloat16),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.float32, torch.float32),
+    ):
+        assert trial.kernels_work(torch.device("cuda"), 64, 2, state, low)

@@ -70,7 +70,7 @@ def begun(config: Any, rows: int, search: SearchConfig, span: int, dtype: torch.
     step = Step(model, search, META, Room(span, 0))
     source = torch.full((rows, 32), EOS, device=META)
     number = source[:, 0]
-    work = step.start(Entry(source, source == EOS, number, number, source[:, :0], number == 0, None))
+    work, _ = step.start(Entry(source, source == EOS, number, number, source[:, :0], number == 0, None))
     model.kept = step  # a step holds its model weakly
     begun.model = model  # type: ignore[attr-defined]
     return step, work._replace(state=work.state.within(span))

@@ -122,6 +122,22 @@ def test_recorded_steps_find_the_same(monkeypatch):
     assert found[4][0].tokens[:2] == [5, 6]
 
 
+def test_recordings_are_for_as_many_texts_and_for_whole_words_or_not(monkeypatch):
+    """Both decide when a search stops, or what it may write."""
+    model = make("transformer", 30, 1)
+    source, wanted = pad_rows([[4, 5, 6, EOS], [9, 8, EOS], [12, EOS]]), [(((7, 9),),), (((11,),),), (((20, 21),),)]
+    letters = Letters(torch.arange(30) >= 10, torch.arange(30) >= 4)
+    asked = [
+        (SearchConfig(beam=6, nbest=nbest, max_length=20), some) for nbest in (1, 6) for some in (None, letters, None)
+    ]
+    plain = [search(model, source, config, terms=wanted, letters=some) for config, some in asked]
+    monkeypatch.setitem(replay.CAPTURES, "cpu", Tape)
+    for (config, some), expected in zip(asked, plain, strict=True):
+        found = search(model, source, config, terms=wanted, letters=some)
+        assert [[h.tokens for h in one] for one in found] == [[h.tokens for h in one] for one in expected]
+    assert len(replay._kept(model).shapes) == 4
+
+
 def test_terms_are_whole_words():
     """Tokens 10 and above go on with a word; a term is not found inside of a longer one."""
     letters = Letters(torch.arange(16) >= 10, torch.arange(16) >= 4)

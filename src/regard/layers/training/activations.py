@@ -8,9 +8,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.layers.decoding.products import KINDS
-from regard.layers.decoding.triton_here import jit, power_of_2, runs_on, tl
+from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training.tiles import PROGRAMS, on_device_of, programs_for, totalled
+from regard.layers.training.tiles import PROGRAMS, jit, on_device_of, programs_for, totalled
 
 
 def activation_backward(
@@ -34,7 +34,7 @@ def _launched(d: Tensor, seen: Tensor, kind: int) -> Tensor:
     rows, width = d.shape
     cells = min(1024, power_of_2(width))
     tile, columns = 4 if kind == 0 else 2, -(-width // cells)
-    programs = programs_for(rows, tile, max(1, 2 * PROGRAMS // columns))
+    programs = programs_for(rows, tile, min(PROGRAMS, 2 * PROGRAMS // columns))
     parts = torch.empty((programs, width), dtype=torch.float32, device=d.device)
     with on_device_of(d):
         _columns[(programs, columns)](
@@ -43,7 +43,7 @@ def _launched(d: Tensor, seen: Tensor, kind: int) -> Tensor:
     return totalled(parts)
 
 
-@jit
+@jit("rows")
 def _columns(d_active, seen, parts, rows, width, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, CELLS: tl.constexpr):
     cells = tl.program_id(1) * CELLS + tl.arange(0, CELLS)[None, :]
     total = tl.zeros((ROWS, CELLS), dtype=tl.float32)

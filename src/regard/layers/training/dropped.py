@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.layers.decoding.triton_here import jit, power_of_2, runs_on, tl
-from regard.layers.training.tiles import on_device_of, programs_for, tile_rows, totalled
+from regard.layers.decoding import triton_here
+from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
+from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
 
 WHOLE = 1 << 32
 BLOCK = 4096
@@ -35,7 +36,7 @@ def dropped_sum(
     count = x.numel()
     with on_device_of(x):
         _sum[(-(-count // BLOCK),)](
-            x, written, seed, out, count, scale_of(part), DROP=least(part), BLOCK=BLOCK, num_warps=8
+            x, written, seed, out, count, scale_of(part), least(part), DROP=part > 0, BLOCK=BLOCK, num_warps=8
         )  # fmt: skip
     return out
 
@@ -56,7 +57,8 @@ def dropped_gradient(
     parts = torch.empty((programs, width), dtype=torch.float32, device=d_sum.device)
     with on_device_of(d_sum):
         _gradient[(programs, -(-width // cells))](
-            d_sum, seed, out, parts, rows, width, factor * scale_of(part), DROP=least(part), ROWS=tile, CELLS=cells, num_warps=4
+            d_sum, seed, out, parts, rows, width, factor * scale_of(part), least(part), DROP=part > 0, ROWS=tile,
+            CELLS=cells, num_warps=4,
         )  # fmt: skip
     return out, totalled(parts)
 
@@ -84,7 +86,7 @@ def scale_of(part: float) -> float:
     return 1.0 / (1.0 - part)
 
 
-@jit
+@triton_here.jit
 def hashed(place, seed):
     low = seed.to(tl.uint32)
     high = (seed >> 32).to(tl.uint32)
@@ -98,18 +100,18 @@ def hashed(place, seed):
     return h ^ (h >> 15)
 
 
-@jit
-def _sum(x, written, seed, out, count, scale, DROP: tl.constexpr, BLOCK: tl.constexpr):
+@jit("count", "drop")
+def _sum(x, written, seed, out, count, scale, drop, DROP: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     there = at < count
     z = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
     more = tl.load(written + at, mask=there, other=0.0).to(tl.float32)
     if DROP:
-        more = tl.where(hashed(at, tl.load(seed)) >= DROP, more * scale, 0.0)
+        more = tl.where(hashed(at, tl.load(seed)) >= drop.to(tl.uint32), more * scale, 0.0)
     tl.store(out + at, (z + more).to(out.dtype.element_ty), mask=there)
 
 
-@jit
+@jit("rows", "drop")
 def _gradient(
     d_sum,
     seed,
@@ -118,6 +120,7 @@ def _gradient(
     rows,
     width,
     scale,
+    drop,
     DROP: tl.constexpr,
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
@@ -131,7 +134,7 @@ def _gradient(
         at = row.to(tl.int64) * width + cells
         d = tl.load(d_sum + at, mask=there, other=0.0).to(tl.float32) * scale
         if DROP:
-            d = tl.where(hashed(at, key) >= DROP, d, 0.0)
+            d = tl.where(hashed(at, key) >= drop.to(tl.uint32), d, 0.0)
         total += d
         tl.store(out + at, d.to(out.dtype.element_ty), mask=there)
     one = tl.program_id(1) * CELLS + tl.arange(0, CELLS)

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from regard.layers.decoding.triton_here import jit, power_of_2, runs_on, tl
+from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.dropped import dropped_gradient, dropped_sum, hashed, least, scale_of
-from regard.layers.training.tiles import on_device_of, tile_rows
+from regard.layers.training.tiles import jit, on_device_of, tile_rows
 
 
 def embedded(
@@ -48,8 +48,8 @@ def embed(
     with on_device_of(table):
         _embed[(-(-rows // tile),)](
             tokens.contiguous(), table, table if positions is None else positions.contiguous(), seed, out, rows, length, factor,
-            scale_of(dropout), WIDTH=width, POSITIONS=positions is not None, DROP=least(dropout), ROWS=tile, CELLS=cells,
-            num_warps=4,
+            scale_of(dropout), least(dropout), WIDTH=width, POSITIONS=positions is not None, DROP=dropout > 0, ROWS=tile,
+            CELLS=cells, num_warps=4,
         )  # fmt: skip
     return out
 
@@ -77,7 +77,7 @@ class _Embedded(torch.autograd.Function):
         return None, d_table.to(ctx.dtype), None, d_positions, None, None
 
 
-@jit
+@jit("rows", "length", "drop")
 def _embed(
     tokens,
     table,
@@ -88,6 +88,7 @@ def _embed(
     length,
     factor,
     scale,
+    drop,
     WIDTH: tl.constexpr,
     POSITIONS: tl.constexpr,
     DROP: tl.constexpr,
@@ -103,5 +104,5 @@ def _embed(
         z += tl.load(positions + (row % length) * WIDTH + cells, mask=there, other=0.0).to(tl.float32)
     at = row * WIDTH + cells
     if DROP:
-        z = tl.where(hashed(at, tl.load(seed)) >= DROP, z * scale, 0.0)
+        z = tl.where(hashed(at, tl.load(seed)) >= drop.to(tl.uint32), z * scale, 0.0)
     tl.store(out + at, z.to(out.dtype.element_ty), mask=there)

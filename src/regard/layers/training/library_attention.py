@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.layers.attention.multihead import merge_heads
-from regard.layers.decoding.triton_here import jit, power_of_2, runs_on, tl
-from regard.layers.training.tiles import on_device_of
+from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
+from regard.layers.training.tiles import jit, on_device_of
 
 ROWS = 64  # that one program copies
 
@@ -97,7 +97,7 @@ def copy_heads(into: Float[Tensor, "B H N Dh"], what: Float[Tensor, "B H N Dh"])
         )  # fmt: skip
 
 
-@jit
+@jit("heads", "length")
 def _copy(
     what, into, heads, length, from_batch, from_head, from_row, to_batch, to_head, to_row,
     WIDTH: tl.constexpr, CELLS: tl.constexpr, ROWS: tl.constexpr,

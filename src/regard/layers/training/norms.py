@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.layers.decoding.products import Norm, tensors_of
-from regard.layers.decoding.triton_here import jit, power_of_2, runs_on, tl
+from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.dropped import dropped_gradient, dropped_sum, hashed, least, scale_of
-from regard.layers.training.tiles import on_device_of, programs_for, tile_rows, totalled
+from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
 
 MOST_WIDTH = 8192
 
@@ -58,8 +58,8 @@ def add_and_norm(
     part, seed = (0.0, out) if dropout is None else dropout
     with on_device_of(x):
         _forward[(-(-rows // tile),)](
-            x, x if written is None else written, seed, *tensors_of(norm, x), total, out, rows, scale_of(part), WIDTH=width,
-            NORM=norm.kind, EPS=norm.eps, ADD=written is not None, DROP=least(part), ROWS=tile, CELLS=cells, num_warps=4,
+            x, x if written is None else written, seed, *tensors_of(norm, x), total, out, rows, scale_of(part), least(part),
+            WIDTH=width, NORM=norm.kind, EPS=norm.eps, ADD=written is not None, DROP=part > 0, ROWS=tile, CELLS=cells, num_warps=4,
         )  # fmt: skip
     return total, out
 
@@ -76,7 +76,7 @@ def norm_backward(
         return _reference(d_normed, x, norm, past, dropout)
     rows, width = x.shape
     cells = power_of_2(width)
-    tile = tile_rows(cells, 4)
+    tile = max(1, min(8, 1024 // cells))
     programs = programs_for(rows, tile)
     d_x = torch.empty_like(x)
     d_written = None if dropout is None else torch.empty_like(d_normed)
@@ -86,8 +86,8 @@ def norm_backward(
     with on_device_of(x):
         _backward[(programs,)](
             d_normed, x, norm.weight, x if past is None else past, seed, d_x, d_x if d_written is None else d_written, parts,
-            rows, scale_of(part), WIDTH=width, NORM=norm.kind, EPS=norm.eps, PAST=past is not None, SUMS=sums,
-            DROP=least(part), ROWS=tile, CELLS=cells, num_warps=8 if tile * cells >= 2048 else 4,
+            rows, scale_of(part), least(part), WIDTH=width, NORM=norm.kind, EPS=norm.eps, PAST=past is not None, SUMS=sums,
+            DROP=part > 0, ROWS=tile, CELLS=cells, num_warps=8 if tile * cells >= 1024 else 4,
         )  # fmt: skip
     found = totalled(parts).view(sums, width)
     written_sum = None if dropout is None else found[2]
@@ -109,7 +109,7 @@ def _reference(d_normed: Tensor, x: Tensor, norm: Norm, past: Tensor | None, dro
     return NormGradients(d_x.to(x.dtype), (d * unit).sum(0), None if norm.bias is None else d.sum(0), *d_written)
 
 
-@jit
+@jit("rows", "drop")
 def _forward(
     x,
     written,
@@ -120,6 +120,7 @@ def _forward(
     out,
     rows,
     scale,
+    drop,
     WIDTH: tl.constexpr,
     NORM: tl.constexpr,
     EPS: tl.constexpr,
@@ -136,7 +137,7 @@ def _forward(
     if ADD:
         more = tl.load(written + at, mask=there, other=0.0).to(tl.float32)
         if DROP:
-            more = tl.where(hashed(at, tl.load(seed)) >= DROP, more * scale, 0.0)
+            more = tl.where(hashed(at, tl.load(seed)) >= drop.to(tl.uint32), more * scale, 0.0)
         rounded = (z + more).to(total.dtype.element_ty)
         tl.store(total + at, rounded, mask=there)
         z = rounded.to(tl.float32)
@@ -149,7 +150,7 @@ def _forward(
     tl.store(out + at, z.to(out.dtype.element_ty), mask=there)
 
 
-@jit
+@jit("rows", "drop")
 def _backward(
     d_normed,
     x,
@@ -161,6 +162,7 @@ def _backward(
     parts,
     rows,
     scale,
+    drop,
     WIDTH: tl.constexpr,
     NORM: tl.constexpr,
     EPS: tl.constexpr,
@@ -198,7 +200,7 @@ def _backward(
         if SUMS == 3:
             d_z = tl.where(there, d_z * scale, 0.0)
             if DROP:
-                d_z = tl.where(hashed(at, tl.load(seed)) >= DROP, d_z, 0.0)
+                d_z = tl.where(hashed(at, tl.load(seed)) >= drop.to(tl.uint32), d_z, 0.0)
             of_written += d_z
             tl.store(d_written + at, d_z.to(d_written.dtype.element_ty), mask=there)
     one = tl.arange(0, CELLS)

@@ -30,7 +30,7 @@ WARP_CELLS = {2: 1024, 4: 512}
 def usable(tokens: int, keys: int, head_width: int, dtype: torch.dtype = torch.bfloat16) -> bool:
     """Whether kernels take so many queries and keys of a sentence. Other sizes are computed plainly."""
     fits = 1 <= tokens <= LONGEST and 1 <= keys <= LONGEST and head_width in HEAD_WIDTHS
-    return fits and _tile(keys) * head_width <= MOST_CELLS.get(dtype.itemsize, 0)
+    return fits and _tile(max(tokens, keys)) * head_width <= MOST_CELLS.get(dtype.itemsize, 0)
 
 
 def self_attention(
@@ -44,7 +44,7 @@ def self_attention(
     query, key_value = _split(query_key_value)
     if _kernels_take(query, key_value, heads):
         return _SelfAttention.apply(query_key_value, heads, keep, causal)  # type: ignore[return-value]
-    return _plainly(query, key_value, heads, keep, causal)
+    return plainly(query, key_value, heads, keep, causal)
 
 
 def cross_attention(
@@ -53,7 +53,7 @@ def cross_attention(
     """Likewise from one sequence to another, of which there are keys and values."""
     if _kernels_take(query, key_value, heads):
         return _CrossAttention.apply(query, key_value, heads, keep)  # type: ignore[return-value]
-    return _plainly(query, key_value, heads, keep, causal=False)
+    return plainly(query, key_value, heads, keep, causal=False)
 
 
 class _SelfAttention(torch.autograd.Function):
@@ -61,14 +61,14 @@ class _SelfAttention(torch.autograd.Function):
     def forward(ctx: Any, query_key_value, heads, keep, causal):
         ctx.save_for_backward(query_key_value, keep)
         ctx.heads, ctx.causal = heads, causal
-        return _forward(*_split(query_key_value), heads, keep, causal)
+        return attention_forward(*_split(query_key_value), heads, keep, causal)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query_key_value, keep = ctx.saved_tensors
         d = query_key_value.new_empty(query_key_value.shape)
-        _backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d))
+        attention_backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d))
         return d, None, None, None
 
 
@@ -77,14 +77,14 @@ class _CrossAttention(torch.autograd.Function):
     def forward(ctx: Any, query, key_value, heads, keep):
         ctx.save_for_backward(query, key_value, keep)
         ctx.heads = heads
-        return _forward(query, key_value, heads, keep, causal=False)
+        return attention_forward(query, key_value, heads, keep, causal=False)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key_value, keep = ctx.saved_tensors
         d_query, d_key_value = query.new_empty(query.shape), key_value.new_empty(key_value.shape)
-        _backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value)
+        attention_backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value)
         return d_query, d_key_value, None, None
 
 
@@ -102,7 +102,7 @@ def _kernels_take(query: Tensor, key_value: Tensor, heads: int) -> bool:
     return runs_on(query) and query.dtype == key_value.dtype and usable(*sizes, query.dtype) and len(query) > 0
 
 
-def _plainly(
+def plainly(
     query: Float[Tensor, "B T D"],
     key_value: Float[Tensor, "B S D2"],
     heads: int,
@@ -122,7 +122,7 @@ def _plainly(
     return (weights @ v).transpose(1, 2).flatten(2).to(query.dtype)
 
 
-def _forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
+def attention_forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
     query, key_value, keep = _readable(query), _readable(key_value), _bytes_of(keep)
     out = query.new_empty(query.shape)
     _launch(
@@ -130,7 +130,7 @@ def _forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, 
         len(query) * heads,
         query,
         key_value,
-        query if keep is None else keep,
+        out.view(torch.uint8) if keep is None else keep,
         out,
         query.shape[1],
         key_value.shape[1],
@@ -142,7 +142,7 @@ def _forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, 
     return out
 
 
-def _backward(
+def attention_backward(
     d_out: Tensor,
     query: Tensor,
     key_value: Tensor,
@@ -160,7 +160,7 @@ def _backward(
         d_out,
         query,
         key_value,
-        query if keep is None else keep,
+        d_query.view(torch.uint8) if keep is None else keep,
         d_query,
         d_key_value,
         query.shape[1],
@@ -192,8 +192,12 @@ def _launch(kernel: Any, programs: int, *arguments: Any, **settings: Any) -> Non
 
 
 def _settings(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> dict[str, Any]:
-    """Sizes of tiles, and how many warps share them: so many that all of it stays in registers."""
-    tokens, keys, width = _tile(query.shape[1]), _tile(key_value.shape[1]), query.shape[2] // heads
+    """Sizes of tiles, and how many warps share them: so many that all of it stays in registers.
+
+    Tiles follow from the longer side: compiling for each pair of lengths takes longer than some thousand batches.
+    """
+    width = query.shape[2] // heads
+    tokens = keys = _tile(max(query.shape[1], key_value.shape[1]))
     size = query.dtype.itemsize
     queries = min(tokens, 16 if size == 4 else 64 if keys * width <= 4096 else 32)
     cells = max(queries * width, keys * width, queries * keys)

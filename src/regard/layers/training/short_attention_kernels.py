@@ -7,6 +7,9 @@ Queries come in blocks. The weights are made anew in the backward pass: nothing 
 from __future__ import annotations
 
 from regard.layers.decoding.triton_here import jit, tl
+from regard.layers.training.tiles import jit as jit_for_any
+
+VARYING = ("tokens", "keys", "keep_sentence")
 
 
 @jit
@@ -43,7 +46,7 @@ def weights_of(
     return weights * (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
 
 
-@jit
+@jit_for_any(*VARYING)
 def attend(
     query,
     key_value,
@@ -84,7 +87,7 @@ def attend(
         tl.store(out + written, mixed.to(v.dtype), mask=inside)
 
 
-@jit
+@jit_for_any(*VARYING)
 def attend_backward(
     d_out,
     query,

@@ -4,17 +4,29 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.layers.decoding.triton_here import jit, power_of_2, tl
+from regard.layers.decoding.triton_here import power_of_2, tl, triton
 
 PROGRAMS = 528  # of kernels that add something up over all rows: four for each multiprocessor of a large GPU
 MOST_CELLS = 2048  # of a tile
 COLUMNS = 16  # that one program totals
+
+
+def jit(*varying: str) -> Callable[[Callable[..., Any]], Any]:
+    """A kernel that is not compiled anew for other values of these arguments, which differ from batch to batch."""
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        return function if triton is None else triton.jit(inspect.unwrap(function), do_not_specialize=varying)
+
+    return compiled
 
 
 def tile_rows(cells: int, most: int = 8) -> int:
@@ -27,20 +39,24 @@ def programs_for(rows: int, tile: int, most: int = PROGRAMS) -> int:
     return max(1, min(most, -(-rows // tile)))
 
 
+def on_device(device: torch.device) -> AbstractContextManager:
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+
+
 def on_device_of(tensor: Tensor) -> AbstractContextManager:
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()
+    return on_device(tensor.device)
 
 
 def totalled(parts: Float[Tensor, "P N"]) -> Float[Tensor, "N"]:
     """The sum of what programs have added up, always in the same order."""
     count, width = parts.shape
-    out = parts.new_empty(width)
+    out, most = parts.new_empty(width), power_of_2(PROGRAMS)
     with on_device_of(parts):
-        _total[(-(-width // COLUMNS),)](parts, out, count, width, ROWS=power_of_2(count), COLUMNS=COLUMNS, num_warps=8)
+        _total[(-(-width // COLUMNS),)](parts, out, count, width, ROWS=most, COLUMNS=COLUMNS, num_warps=8)
     return out
 
 
-@jit
+@jit("count")
 def _total(parts, out, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     row = tl.arange(0, ROWS)[:, None]
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)

@@ -1,69 +1,107 @@
-"""Whether the kernels of training run on a device, and rightly: each is tried once, beside its reference."""
+"""Whether the kernels of training run on a device, and rightly: each is tried once, beside its reference.
+
+Compiling a kernel takes half a second, and there are some thirty of them. They are tried side by side, in the sizes that
+training will ask for, so that little is left to compile in its first steps.
+"""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.core.processors import processors
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import usable
 from regard.layers.training import short_attention
 from regard.layers.training.activations import activation_backward, summed
-from regard.layers.training.dropped import dropped_gradient, dropped_sum
+from regard.layers.training.dropped import dropped_gradient
+from regard.layers.training.embedded import embed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
+from regard.layers.training.short_attention import attention_backward, attention_forward
+from regard.layers.training.tiles import on_device
 
 MOST_APART = 3e-2  # of numbers about 1, in bfloat16
-
-
-def kernels_work(device: torch.device) -> bool:
-    return usable(device.type) and _work(device)
+LENGTHS = (11, 27, 43)  # of sentences to attend to: a size of tiles each
+Outcome = list[Tensor]
 
 
 @cache
-def _work(device: torch.device) -> bool:
+def kernels_work(device: torch.device, width: int, heads: int, state: torch.dtype, low: torch.dtype) -> bool:
+    """For states of such a width and type, and products of another."""
+    if not usable(device.type):
+        return False
+    here = torch.device("cpu")
+    pairs = zip(
+        pieces(device, width, heads, state, low), pieces(here, width, heads, torch.float32, torch.float32), strict=True
+    )
+
+    def agree(pair: tuple[Callable[[], Outcome], Callable[[], Outcome]]) -> bool:
+        with torch.no_grad(), on_device(device), torch.autocast(device.type, enabled=False):
+            found, expected = (piece() for piece in pair)
+            return all(
+                bool(((a.cpu() - b).abs() <= MOST_APART * (1 + b.abs())).all())
+                for a, b in zip(found, expected, strict=True)
+            )
+
     try:
-        with torch.autocast(device.type, enabled=False):
-            there, here = _tried(device), _tried(torch.device("cpu"))
-        pairs = [(a.cpu(), b) for a, b in zip(there, here, strict=True)]
-        return all(bool(((a - b).abs() <= MOST_APART * (1 + b.abs())).all()) for a, b in pairs)
+        with ThreadPoolExecutor(max(1, processors())) as pool:
+            return all(pool.map(agree, pairs))
     except Exception:  # whatever keeps a compiler from working (Triton needs one for C, too): there is another way
         return False
 
 
-def _tried(device: torch.device) -> list[Tensor]:
-    """What kernels give for some numbers; on a CPU, what their references give for the same."""
+def pieces(
+    device: torch.device, width: int, heads: int, state: torch.dtype, low: torch.dtype
+) -> Iterator[Callable[[], Outcome]]:
+    """What gives something by kernels; on a CPU, the same by their references."""
     generator = torch.Generator().manual_seed(1)
-    low = torch.bfloat16 if device.type == "cuda" else torch.float32
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).bfloat16().float().to(device)
 
-    x, d, past, seed = (
-        numbers(33, 64),
-        numbers(33, 64),
-        numbers(33, 64),
-        torch.tensor(-12345678901234567, device=device),
-    )
-    norm = Norm(numbers(64), numbers(64), 1e-5, rms=False)
-    packed, weight, keep = (
-        numbers(3, 11, 3 * 64),
-        numbers(3, 11, 64),
-        torch.ones(3, 11, dtype=torch.bool, device=device),
-    )
-    keep[1, 7:] = False
-    packed = packed.to(low).requires_grad_()
-    dropout = Dropout(0.3, seed)
-    found: list[Any] = [
-        *add_and_norm(x, past.to(low), dropout, norm, low),
-        *norm_backward(d.to(low), x, norm, past, dropout),
-    ]
-    found += [dropped_sum(x, d.to(low), 0.3, seed), *dropped_gradient(d, 0.3, seed, low), summed(d)]
-    found += activation_backward(d.to(low).clone(), x.to(low), "relu")
-    for causal in (False, True):
-        mixed = short_attention.self_attention(packed, 2, None if causal else keep, causal)
-        (d_packed,) = torch.autograd.grad(mixed, packed, weight.to(low))
-        found += [mixed.detach(), d_packed]
-    return [tensor.float() for tensor in found]
+    def piece(function: Callable[..., Any], *arguments: Any) -> Callable[[], Outcome]:
+        def done() -> Outcome:
+            found = function(*arguments)
+            return [one.float() for one in (found if isinstance(found, tuple) else (found,)) if one is not None]
+
+        return done
+
+    x, past = (numbers(33, width).to(state) for _ in range(2))
+    d, seed = numbers(33, width).to(low), torch.tensor(-12345678901234567, device=device)
+    norm, dropout = Norm(numbers(width), numbers(width), 1e-5, rms=False), Dropout(0.3, seed)
+    yield piece(norm_backward, d, x, norm, past, dropout)
+    yield piece(add_and_norm, x, d, dropout, norm, low)
+    yield piece(norm_backward, d, x, norm, past)
+    yield piece(add_and_norm, x, None, None, norm, low)
+    yield piece(dropped_gradient, past, 0.3, seed, state)
+    for times in (1, 2, 3):
+        yield piece(summed, numbers(33, times * width).to(low))
+    yield piece(activation_backward, numbers(33, 4 * width).to(low), numbers(33, 4 * width).to(low), "relu")
+    tokens, table = torch.arange(33, device=device).view(3, 11) % 7, numbers(7, width).to(state)
+    yield piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed)
+    for length, causal in itertools.product(LENGTHS, (False, True)):
+        q, kv, d_out = (numbers(3, length, times * width).to(low) for times in (1, 2, 1))
+        keep = None if causal else (torch.arange(length, device=device) < length - 4).expand(3, -1).contiguous()
+        if short_attention.usable(length, length, width // heads, low):
+            yield piece(_attention, q, kv, heads, keep, causal)
+            yield piece(_attention_gradients, d_out, q, kv, heads, keep, causal)
+
+
+def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
+    return (attention_forward if q.is_cuda else short_attention.plainly)(q, kv, heads, keep, causal)
+
+
+def _attention_gradients(d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Any:
+    if not q.is_cuda:
+        with torch.enable_grad():
+            q, kv = q.requires_grad_(), kv.requires_grad_()
+            return torch.autograd.grad(short_attention.plainly(q, kv, heads, keep, causal), (q, kv), d_out)
+    d_q, d_kv = torch.empty_like(q), torch.empty_like(kv)
+    attention_backward(d_out, q, kv, heads, keep, causal, d_q, d_kv)
+    return d_q, d_kv
