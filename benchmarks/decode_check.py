@@ -9,7 +9,7 @@ recorded and not. A list that differs while all of its scores agree to 0.001 is 
 has failed. On a CPU the kernels' references are compared, or with TRITON_INTERPRET=1 the kernels. One JSON line for each case.
 
 Kernels can be used in several ways, each checked with models of its own; what a name means says `Way`. Those that are for few rows
-are checked with few sentences.
+are checked with few sentences. `--quick` takes three searches of four sentences, one at a time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from regard.core.types import EOS, pad_rows
-from regard.layers.decoding import pending, products, triton_here, vocabulary, whole_feed_forward, whole_layers
+from regard.layers.decoding import kernel_choice, products, vocabulary, whole_feed_forward
+from regard.layers.decoding.kernel_choice import Kernels
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
@@ -32,6 +33,7 @@ from regard.search import Hypothesis, SearchConfig, fast_steps, search
 
 FIRST_WORD = 4
 BATCHES, FEW_BATCHES = (1, 3, 9, 70), (1, 2)
+AT_LEAST = 4  # sentences
 TIE = 1e-3
 LIMITS: dict[str, Any] = {"max_ratio": 1.0, "max_extra": 4, "max_length": 24, "fused": True}
 SEARCHES = {
@@ -40,26 +42,32 @@ SEARCHES = {
     "beam 5, exact": SearchConfig(beam=5, nbest=5, stop="exact", min_length=4, max_repeat=1, **LIMITS),
 }
 
+QUICK: dict[str, tuple[tuple[int, ...], list[str]]] = {
+    "transformer, pre": ((1,), ["greedy", "beam 4"]),
+    "gpt": ((1,), ["greedy"]),
+}  # batches and searches of models
+
 
 class Way:
     """How kernels are used, by words with "+" between them.
 
-    - "on": as they are by default; "off": not at all;
-    - "early": a kernel may start while the one before it ends (`triton_here.EARLY`);
-    - "whole": of few rows, one kernel for each sub-layer (`whole_layers.WHOLE_LAYERS`); of these: "ahead": programs ask for their
-      matrices before they wait for states (`pending.AHEAD`); "slicesN": so many programs share a feed-forward sub-layer;
+    - "on": as they are by default, which is what users get; "off": not at all; "parts": a few kernels for each sub-layer, none of
+      which starts before the one before it has ended;
+    - "early", "whole", "ahead", "tiles": what kernel_choice.Kernels says of these; together with "on", the rest is as it is by
+      default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of "whole";
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
-    - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores.
+    - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
+    - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).
     """
 
     def __init__(self, name: str):
         self.name, self.words, self.fused = name, name.split("+"), name != "off"
         self.whole = "whole" in self.words
-        self.few, self.slices, self.singly = (self._number(word) for word in ("few", "slices", "singly"))
-        known = {"on", "off", "early", "whole", "ahead"}
-        known |= {f"few{self.few}", f"slices{self.slices}", f"singly{self.singly}"}
+        self.few, self.slices, self.singly, self.group = map(self._number, ("few", "slices", "singly", "group"))
+        known = {"on", "off", "parts", *Kernels._fields}
+        known |= {f"few{self.few}", f"slices{self.slices}", f"singly{self.singly}", f"group{self.group}"}
         if not set(self.words) <= known or ("off" in self.words and len(self.words) > 1):
-            words = "on, early, whole, ahead, slicesN, fewN, singlyN"
+            words = f"on, parts, {', '.join(Kernels._fields)}, slicesN, fewN, singlyN, groupN"
             raise SystemExit(f"--kernels {name}: not off, nor some of {words} with + between them")
 
     def _number(self, word: str) -> int | None:
@@ -68,20 +76,15 @@ class Way:
 
     def used(self, model: Any) -> bool:
         """Whether all searches with a model could be taken so."""
-        return self.fused and fast_steps.works(model) and not (self.whole and fast_steps.not_whole(model))
+        return self.fused and fast_steps.works(model) and not fast_steps.left_out(model)
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
         """Everything that is done in it is done so."""
-        switches: list[tuple[str, Any, str]] = [
-            ("early", triton_here, "EARLY"),
-            ("whole", whole_layers, "WHOLE_LAYERS"),
-            ("ahead", pending, "AHEAD"),
-        ]
-        changes: list[tuple[Any, str, Any]] = [
-            (where, name, True) for word, where, name in switches if word in self.words
-        ]
+        forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
+        changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
         changes += [] if self.few is None else [(fast_steps, "FEW_ROWS", self.few)]
+        changes += [] if self.group is None else [(vocabulary, "GROUP", self.group)]
         if self.singly is not None:
             changes += [(where, "FEWEST", self.singly) for where in (products, vocabulary, fast_steps)]
         if self.slices is not None:
@@ -136,7 +139,7 @@ def compared(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) ->
     return counts
 
 
-def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way: Way) -> bool:
+def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way: Way, quick: bool = False) -> bool:
     """Prints what is found; true where nothing differs, and kernels were used throughout."""
     precision, tf32 = torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32
     usual = set(fast_steps.DEVICES)
@@ -144,37 +147,53 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way
     fast_steps.DEVICES.add(device)
     try:
         found = models(width, layers, heads, vocabulary, device)
+        wanted = QUICK if quick else {name: (FEW_BATCHES if way.whole else BATCHES, list(SEARCHES)) for name in found}
         with way.taken():
-            return False not in [_check(name, model, vocabulary, device, way) for name, model in found.items()]
+            done = [
+                _check(name, found[name], case, device, way, vocabulary)
+                for name, (batches, methods) in wanted.items()
+                for case in cases(batches, methods, quick)
+            ]
+        return all(done)
     finally:
         fast_steps.DEVICES.intersection_update(usual)
         torch.set_float32_matmul_precision(precision)
         torch.backends.cuda.matmul.allow_tf32 = tf32
 
 
-def _check(name: str, model: Any, vocabulary: int, device: str, way: Way) -> bool:
-    right = True
-    for rows in FEW_BATCHES if way.whole else BATCHES:
-        sources, beginnings = texts(rows, vocabulary)
-        source = pad_rows(sources).to(device)
-        for method, config in SEARCHES.items():
-            for forced in (None, beginnings):
-                expected = search(model, source, dataclasses.replace(config, fused=False, capture=False), forced)
-                for capture in (False, True):
-                    ours = dataclasses.replace(config, capture=capture)
-                    times = 2 if capture else 1  # recorded, then replayed from the beginning
-                    found = [compared(search(model, source, ours, forced), expected) for _ in range(times)][-1]
-                    used = way.used(model)
-                    row = {
-                        "check": name,
-                        "way": way.name,
-                        "batch": rows,
-                        "search": method,
-                        "forced": forced is not None,
-                    }
-                    print(json.dumps(row | {"recorded": capture, "kernels": used, **found}), flush=True)
-                    right = right and used and not found["different"]
-    return right
+class Case(NamedTuple):
+    batch: int
+    search: str
+    forced: bool
+    recorded: bool
+
+
+def cases(batches: tuple[int, ...], methods: list[str], quick: bool) -> Iterator[Case]:
+    for batch in batches:
+        for method in methods:
+            for forced in (True,) if quick else (False, True):
+                for recorded in (True,) if quick else (False, True):
+                    yield Case(batch, method, forced, recorded)
+
+
+def _check(name: str, model: Any, case: Case, device: str, way: Way, vocabulary: int) -> bool:
+    config = SEARCHES[case.search]
+    plain = dataclasses.replace(config, fused=False, capture=False)
+    counts = {"equal": 0, "ties": 0, "different": 0}
+    sources, beginnings = texts(max(case.batch, AT_LEAST), vocabulary)
+    for first in range(
+        0, len(sources), case.batch
+    ):  # what is the same in the second batch on was recorded in the first
+        some = slice(first, first + case.batch)
+        source, forced = pad_rows(sources[some]).to(device), beginnings[some] if case.forced else None
+        expected = search(model, source, plain, forced)
+        ours = dataclasses.replace(config, capture=case.recorded)
+        times = 2 if case.recorded else 1  # recorded, then replayed from the beginning
+        found = [compared(search(model, source, ours, forced), expected) for _ in range(times)][-1]
+        counts = {key: counts[key] + found[key] for key in counts}
+    used = way.used(model)
+    print(json.dumps({"check": name, "way": way.name, **case._asdict(), "kernels": used, **counts}), flush=True)
+    return used and not counts["different"]
 
 
 def main() -> None:
@@ -183,10 +202,13 @@ def main() -> None:
     for name, size in (("width", 512), ("layers", 6), ("heads", 8), ("vocabulary", 32_000)):
         parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--kernels", default="on", help="ways by commas: see Way")
+    parser.add_argument(
+        "--quick", action="store_true", help="one sentence at a time, forced and recorded, three searches"
+    )
     args = parser.parse_args()
     ways = [Way(name) for name in args.kernels.split(",") if name != "off"]
     shape = args.width, args.layers, args.heads, args.vocabulary, args.device
-    wrong = [way.name for way in ways if not check(*shape, way)]
+    wrong = [way.name for way in ways if not check(*shape, way, args.quick)]
     if wrong:
         raise SystemExit(f"fused steps differ from plain ones, or did not run ({', '.join(wrong)}): see above")
     print("fused steps find what plain ones find")

@@ -1,6 +1,6 @@
 """How fast text is written on a GPU: regard's search against Hugging Face `generate`, and with recorded steps against without.
 
-    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--check] [--profile] [--host]
+    python benchmarks/decode_gpu.py [--cases transformer,gpt] [--kernels both] [--check [quick]] [--profile] [--host]
                                     [--device cpu --width 64 --layers 2 --vocabulary 500 ...]
 
 - "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
@@ -16,14 +16,14 @@ comes: `generate` with its cache, under inference mode; `--peer static` gives it
 warm-up of each, both are timed in turns; a time is the median over rounds, and a ratio the median of the ratios within rounds.
 One JSON line per case, a table at the end.
 
-Of the Transformer and the GPT, several ways can be timed in the same turns, by commas: `--kernels off,on,whole,whole+early`. "off":
-the model's own operations, recorded; "on": steps made of few kernels (`search.fused`) as well ("both": these two); of the others
-tells `Way` in decode_check.py.
+Of the Transformer and the GPT, several ways can be timed in the same turns, by commas: `--kernels off,on,parts,early`. "off": the
+model's own operations, recorded; "on": steps made of few kernels (`search.fused`) as well, as users get them ("both": these two);
+of the others tells `Way` in decode_check.py.
 `kernels` says whether they were found to work. `agree` is how much of the texts is the same as in the first way, `apart` the mean
 difference of scores: random weights make many near ties. `first_seconds` is the first search of a shape, with all that is compiled
 for it. `--profile` adds the costliest kernels of a search in each way, and `--host` where the host's time goes (decode_host.py).
-`--check` first compares n-best lists in each way with those of plain steps (decode_check.py); a way in which they differ, or
-kernels do not run, is not timed, and the end is an error.
+`--check` first compares n-best lists in each way with those of plain steps (decode_check.py), `--check quick` those of a few
+searches; a way in which they differ, or kernels do not run, is not timed, and the end is an error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,13 @@ def options() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=32, help="tokens to write")
     parser.add_argument("--sentences", type=int, default=2048, help="of the flow")
     parser.add_argument("--kernels", default="both", help="on, off, both, or ways by commas: see above")
-    parser.add_argument("--check", action="store_true", help="first see that kernels find the same n-best lists")
+    parser.add_argument(
+        "--check",
+        nargs="?",
+        const="full",
+        choices=("full", "quick"),
+        help="first see that kernels find the same n-best lists, in all kinds of searches or in a few",
+    )
     parser.add_argument("--profile", action="store_true", help="also list the costliest kernels of each case")
     parser.add_argument("--host", action="store_true", help="also say where the host's time goes in each case")
     parser.add_argument("--peer", choices=("plain", "static", "none"), default="plain")
@@ -413,7 +419,9 @@ def host(case: Case, args: argparse.Namespace) -> None:
 def checked(way: Way, args: argparse.Namespace) -> bool:
     """Whether kernels find the same lists, with models of fewer layers."""
     try:
-        return check(args.width, min(2, args.layers), args.heads, args.vocabulary, args.device, way)
+        return check(
+            args.width, min(2, args.layers), args.heads, args.vocabulary, args.device, way, quick=args.check == "quick"
+        )
     except Exception as error:  # plain steps are still worth their time
         print(json.dumps({"check": "failed", "error": f"{type(error).__name__}: {error}"[:400]}), flush=True)
         return False

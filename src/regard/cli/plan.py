@@ -44,12 +44,18 @@ def run_plan(
         typer.echo(line)
 
 
+def _how(found: Plan) -> str:
+    if found.fused:
+        return ", layers by kernels of their own"
+    return ", layers compiled" if found.compiled else ""
+
+
 def lines_of(found: Plan) -> list[str]:
     """A plan, for people."""
     rows, source, target = found.largest_batch
     lines = [
         f"Model       {found.model}, {found.parameters:,} parameters, vocabulary {_sizes(found.vocabulary)}",
-        f"Device      {found.device}{', layers compiled' if found.compiled else ''}",
+        f"Device      {found.device}{_how(found)}",
         f"Batch       train.batch_tokens={found.batch_tokens}; the largest of {found.batches_looked_at:,}: "
         f"{rows} rows of {source} source and {target} target tokens",
     ]

@@ -72,9 +72,8 @@ class SinusoidalPositions(Positions):
     def forward(
         self, positions: Int[Tensor, "*N"], longest: int, keep: Bool[Tensor, "B S"] | None = None
     ) -> Float[Tensor, "*N D"]:
-        if longest <= self.TABLED:
-            return self.get_buffer("table")[positions]
-        return self.wave(positions, self.width)
+        table = self.get_buffer("table")
+        return table[positions] if longest <= self.TABLED else self.wave(positions, self.width).to(table.dtype)
 
 
 class FractionPositions(Positions):

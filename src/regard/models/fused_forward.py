@@ -52,7 +52,12 @@ def kernels_work(model: Any, device: torch.device, bfloat16: bool, lowered: bool
     if fused_forward(model) is None:
         return False
     low, state = (torch.bfloat16 if given else torch.float32 for given in (bfloat16, lowered))
-    return trial.kernels_work(device, model.config.width, model.config.heads, state, low)
+    config, norm = model.config, norm_parts(next(filter(_is_norm, model.modules())))
+    return trial.kernels_work(device, trial.Kind(config.width, config.heads, config.activation, norm.kind), state, low)
+
+
+def _is_norm(module: nn.Module) -> bool:
+    return isinstance(module, nn.LayerNorm | nn.RMSNorm)
 
 
 class _Reading:
@@ -75,29 +80,38 @@ class _Reading:
     def last(self, norm: nn.Module) -> Float[Tensor, "B T D"]:
         return between(self.x, self.added, norm_parts(norm), None)[1]
 
-    def attend(self, norm: nn.Module, part: SelfAttention, keep: Bool[Tensor, "B T"] | None, causal: bool) -> None:
-        packed = self.begin(norm, part.query_key_value)
+    def attend(self, norm: nn.Module, part: SelfAttention, source: Padded | None) -> None:
+        """To all of a source; or without one, to what is before."""
+        packed, causal = self.begin(norm, part.query_key_value), source is None
         length = packed.shape[1]
         if part.dropout == 0 and short_attention.usable(length, length, part.head_width, packed.dtype):
-            mixed = short_attention.self_attention(packed, part.heads, keep, causal)
+            mixed = short_attention.self_attention(packed, part.heads, None if source is None else source.keep, causal)
         else:
-            mixed = library_self_attention(packed, part.heads, keep, causal, part.dropout)
+            mixed = library_self_attention(packed, part.heads, _hiding(source), causal, part.dropout)
         self.end(mixed, part.out)
 
     def attend_source(
-        self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], keep: Bool[Tensor, "B S"] | None
+        self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], source: Padded
     ) -> None:
         query, packed = self.begin(norm, part.query), product(memory, self.low[part.key_value])
         if part.dropout == 0 and short_attention.usable(
             query.shape[1], memory.shape[1], query.shape[2] // part.heads, query.dtype
         ):
-            mixed = short_attention.cross_attention(query, packed, part.heads, keep)
+            mixed = short_attention.cross_attention(query, packed, part.heads, source.keep)
         else:
-            mixed = library_cross_attention(query, packed, part.heads, keep, part.dropout)
+            mixed = library_cross_attention(query, packed, part.heads, _hiding(source), part.dropout)
         self.end(mixed, part.out)
 
     def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
         self.end(self.begin(norm, part.inner, activation), part.out)
+
+
+def _hiding(source: Padded | None) -> Bool[Tensor, "B S"] | None:
+    """What torch's attention is to see of a source, None where all: it is faster without a mask.
+
+    Kernels for short sequences always get one: they would be compiled for none as well, and gain nothing.
+    """
+    return None if source is None or source.mask is None else source.keep
 
 
 def _check(activation: str, *pairs: tuple[nn.Module, SelfAttention | CrossAttention | FeedForward]) -> None:
@@ -133,19 +147,18 @@ def _of_transformer(model: Any) -> Forward:
 
 def _transformer(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
     config, source = model.config, model._as_read(source)
-    keep = source.keep  # also where nothing is hidden: kernels are not compiled for that as well
     drawn = iter(seeds(2 + 2 * len(model.encoder) + 3 * len(model.decoder), target.device))
     x = _of_side(model, source.tokens, "source", next(drawn))
     low = matrices(_linears(model.encoder, model.decoder), number_type(x))
     reading = _Reading(x, low, config.dropout, drawn)
     for layer in model.encoder:
-        reading.attend(layer.around_attention.norm, layer.attention, keep, causal=False)
+        reading.attend(layer.around_attention.norm, layer.attention, source)
         reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
     memory = reading.last(model.encoder_norm)
     reading = _Reading(_of_side(model, target, "target", next(drawn)), low, config.dropout, drawn)
     for layer in model.decoder:
-        reading.attend(layer.around_attention.norm, layer.attention, None, causal=True)
-        reading.attend_source(layer.around_cross.norm, layer.cross, memory, keep)
+        reading.attend(layer.around_attention.norm, layer.attention, None)
+        reading.attend_source(layer.around_cross.norm, layer.cross, memory, source)
         reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
     return Forced(reading.last(model.decoder_norm), {})
 
@@ -194,6 +207,6 @@ def _gpt(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
     x = embedded(target, model.embedding.weight, 1.0, _at(model.positions, length), config.dropout, next(drawn))
     reading = _Reading(x, matrices(_linears(model.decoder), number_type(x)), config.dropout, drawn)
     for block in model.decoder:
-        reading.attend(block.attention_norm, block.attention, None, causal=True)
+        reading.attend(block.attention_norm, block.attention, None)
         reading.feed(block.feedforward_norm, block.feedforward, config.activation)
     return Forced(reading.last(model.norm), {})

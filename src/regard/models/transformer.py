@@ -302,7 +302,8 @@ class Transformer(Writer):
     ) -> Float[Tensor, "B N D"]:
         """Embeddings and positions. `keep` is that of the source, on either side."""
         table, positions = self.tables(side, longest)
-        return self.dropout(table(tokens) * math.sqrt(self.config.width) + positions(at, longest, keep))
+        x = table(tokens) * math.sqrt(self.config.width)
+        return self.dropout(x + positions(at, longest, keep).to(x.dtype))
 
     def tables(self, side: Literal["source", "target"], longest: int) -> tuple[nn.Embedding, Positions]:
         """Of a side's embeddings and positions, for texts of so many tokens."""

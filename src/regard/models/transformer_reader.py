@@ -74,7 +74,8 @@ class TransformerBody(nn.Module):
         if self.limit is not None and source.tokens.shape[1] > self.limit:
             what = f"{source.tokens.shape[1]} tokens are more than the {self.limit} that the model has positions for"
             raise ModelError("the text", what, "Give shorter text, or train with a larger model.max_length")
-        x = x * math.sqrt(self.config.width) + self.positions(torch.arange(length, device=device), length, keep)
+        places = torch.arange(length, device=device)
+        x = x * math.sqrt(self.config.width) + self.positions(places, length, keep).to(x.dtype)
         found, x = [x], self.dropout(x)
         relative = [None] * len(self.encoder)
         if self.relative is not None:

@@ -6,8 +6,8 @@ writes and keeps books in one more, of beams two. It finds what the plain step f
 
 Where a step needs more than the likeliest tokens (forced prefixes, sampling, n-gram guards), only the decoder is taken from here.
 The first step of each kind is compared with the model's own (fast_trial); if they differ, or a kernel does not run then or later,
-there is one warning, and the model's own steps are taken for good. Kernels of whole sub-layers (layers/decoding/whole_layers) are
-left out first, where these are asked for.
+there is one warning, and the model's own steps are taken for good. Which kernels a step is made of says
+layers/decoding/kernel_choice; those of whole sub-layers, and early starts, are left out first.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from regard.core.types import BOS, PAD, UNK
 from regard.layers.attention.cache import CacheState
-from regard.layers.decoding import triton_here, whole_layers
-from regard.layers.decoding.decoder import Decoder, Source
+from regard.layers.decoding import kernel_choice, triton_here, whole_layers
+from regard.layers.decoding.decoder import Decoder
 from regard.layers.decoding.products import FEWEST, Linear
 from regard.layers.decoding.residual_norm import add_and_normalise
 from regard.layers.decoding.vocabulary import Logits, forbid, group_of, logits
@@ -46,7 +46,10 @@ MOST_GROUPS = 4096  # of tokens, that a program looks at to rank them
 _TRIED: weakref.WeakKeyDictionary[nn.Module, dict[Any, bool]] = (
     weakref.WeakKeyDictionary()
 )  # kinds of steps: which work
-_NOT_WHOLE: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # where kernels of whole sub-layers do not
+_LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
+    weakref.WeakKeyDictionary()
+)  # parts of `Kernels` that do not
+_INSTEAD = {"whole": "sub-layers are taken in several kernels", "early": "kernels wait for each other to end"}
 
 
 def works(model: nn.Module) -> bool:
@@ -60,15 +63,15 @@ def failed(model: nn.Module) -> bool:
     return not all(_TRIED.get(model, {}).values())
 
 
-def not_whole(model: nn.Module) -> bool:
-    """Whether kernels of whole sub-layers did not, and others are taken in their place."""
-    return model in _NOT_WHOLE
+def left_out(model: nn.Module) -> set[str]:
+    """What of `Kernels` did not, so that others are taken in its place."""
+    return _LEFT_OUT.get(model, set())
 
 
 def forget(model: nn.Module) -> None:
     """Lets a model be tried again."""
     _TRIED.pop(model, None)
-    _NOT_WHOLE.discard(model)
+    _LEFT_OUT.pop(model, None)
 
 
 def fast_steps(
@@ -125,12 +128,12 @@ class FastSteps:
             return False
         tried, kind = _TRIED.setdefault(self.model, {}), self._kind(work, memory, state)
         if kind not in tried:
-            right = self._attempt(lambda: fast_trial.is_right(self, work, memory, state))
+            right = self._attempt(lambda: fast_trial.is_right(self, work, memory, state), work, memory, state)
             if right is None:  # nothing to compare: left out this time
                 return False
             if not right:
                 why = "its kernels do not find here what the model finds"
-                if self._do_without_whole(why):
+                if self._do_without(self.kernels(work, memory, state), why):
                     return self.usable(work, memory, state)
                 _warn(why)
             tried[kind] = right
@@ -139,33 +142,38 @@ class FastSteps:
     def _kind(self, work: Any, memory: Any, state: CacheState) -> tuple[Any, ...]:
         """What decides which kernels are compiled."""
         rows, config = work.live.total.numel(), self.constraints.config
-        whole = self._whole(rows, source_parts(memory), state)
-        size = rows if whole or rows <= FEWEST else triton_here.power_of_2(rows) if rows <= FEW_ROWS else 0
+        kernels = self.kernels(work, memory, state)
+        size = rows if kernels.whole or rows <= FEWEST else triton_here.power_of_2(rows) if rows <= FEW_ROWS else 0
         dtype = self.decoder.embedding.dtype
-        return size, config.hypotheses, config.stop, self.ranks, dtype, triton_here.EARLY, whole
+        return size, config.hypotheses, config.stop, self.ranks, dtype, kernels
 
-    def _whole(self, rows: int, source: Source | None, state: CacheState) -> bool:
-        """Whether a step is to have one kernel for each sub-layer."""
-        return not not_whole(self.model) and whole_layers.fits(self.decoder, rows, source, state)
+    def kernels(self, work: Any, memory: Any, state: CacheState) -> kernel_choice.Kernels:
+        """What a step is made of. All that is computed of it, and its trial, is to be done `using` this."""
+        rows, source = work.live.total.numel(), source_parts(memory)
+        without = left_out(self.model) | (set() if whole_layers.fits(self.decoder, rows, source, state) else {"whole"})
+        return kernel_choice.choose(rows, work.live.total.device, source=source is not None, without=without)
 
-    def _do_without_whole(self, why: str) -> bool:
-        """Whether there are other kernels to be tried: those of whole sub-layers, if it may be these, are left out."""
-        if not whole_layers.WHOLE_LAYERS or not_whole(self.model):
-            return False
-        _NOT_WHOLE.add(self.model)
-        _warn(why, "sub-layers are taken in several kernels")
-        return True
+    def _do_without(self, kernels: kernel_choice.Kernels, why: str) -> bool:
+        """Whether there are other kernels to be tried: what may be the cause is left out, one thing at a time."""
+        for name, instead in _INSTEAD.items():
+            if getattr(kernels, name):
+                _LEFT_OUT.setdefault(self.model, set()).add(name)
+                _warn(why, instead)
+                return True
+        return False
 
-    def _attempt(self, function: Callable[[], Any]) -> Any:
+    def _attempt(self, function: Callable[[], Any], work: Any, memory: Any, state: CacheState) -> Any:
         """None where kernels do not run: nothing that counts has been changed then, for only a step's last kernel does."""
+        kernels = self.kernels(work, memory, state)
         try:
-            return function()
+            with kernel_choice.using(kernels):
+                return function()
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # whatever keeps a compiler from working here: there is another way
             why = f"its kernels do not run here ({type(error).__name__}: {str(error)[:300]})"
-            if self._do_without_whole(why):
-                return self._attempt(function)
+            if self._do_without(kernels, why):
+                return self._attempt(function, work, memory, state)
             _warn(why)
             _TRIED.setdefault(self.model, {})["runs"] = False
             return None
@@ -180,11 +188,11 @@ class FastSteps:
 
     def hidden(self, work: Any, memory: Any, state: CacheState) -> Float[Tensor, "B K D"] | None:
         """What the model's own step gives; the state has still to advance. None: kernels do not run."""
-        return self._attempt(lambda: self.states(work, memory, state))
+        return self._attempt(lambda: self.states(work, memory, state), work, memory, state)
 
     def step(self, work: Any, memory: Any, state: CacheState) -> tuple[Any, CacheState] | None:
         """A whole step. None: kernels do not run."""
-        return self._attempt(lambda: self.extend(work, self.logits(work, memory, state), state))
+        return self._attempt(lambda: self.extend(work, self.logits(work, memory, state), state), work, memory, state)
 
     def states(self, work: Any, memory: Any, state: CacheState) -> Float[Tensor, "B K D"]:
         x, norm, _ = self._states(work, memory, state)
@@ -194,7 +202,7 @@ class FastSteps:
         """States, the norm that they still have to go through, and bans."""
         x, bans = fused_reading.read(self.decoder, self.constraints, work, state)
         source = source_parts(memory)
-        if self._whole(len(x), source, state):
+        if kernel_choice.chosen().whole:
             return whole_layers.whole_layers(self.decoder, x, source, state), None, bans
         if len(x) <= FEW_ROWS:
             return *self.decoder.few_rows(x, source, state), bans

@@ -13,7 +13,8 @@ from regard.search.bounds import bounds
 from regard.search.config import SearchConfig
 from regard.search.forcing import check_attends, check_sources
 from regard.search.hypothesis import Hypothesis
-from regard.search.replay import CannotReplay, can_replay
+from regard.search.recordings import can_replay
+from regard.search.replay import CannotReplay
 from regard.search.search import search
 from regard.search.slots import MOST_ROWS, Job, fill_slots
 from regard.search.terms import NO_TERMS, Letters, Term

@@ -2,37 +2,24 @@
 
 A step is some hundred short kernels; launching them one by one takes longer than running them. All that a step changes lives in
 tensors that stay where they are, and so it can be recorded as a CUDA graph when it is met for the second time. What the host
-decides is the same at every replay: how far caches are read (`span`), and whether prefixes may still be forced.
-
-Recordings are kept with their tensors for the next batch of the same shape: some per model, the last used ones, as long as the
-model's weights stay where they are.
+decides is the same at every replay: how far caches are read (`span`), and whether prefixes may still be forced. Recordings
+are kept for the next batch of the same shape (see recordings).
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import dataclasses
-import functools
-import threading
-import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.core.cuda_graphs import recording
-from regard.search.config import SearchConfig
 from regard.search.looks import Look, Told
 from regard.search.one_piece import in_one_piece
 from regard.search.step import Begun, Entry, Step
-from regard.search.terms import TermSize
-from regard.search.weight_places import WeightPlaces
 
-MOST_SHAPES = 16  # of which recordings are kept, per model
-MOST_BYTES = 16 << 30  # of what goes with them,
-MOST_MEMORY = 1 / 16  # and of a GPU's memory
 MOST_READINGS = 8  # lengths of prompts of which the reading is kept, per shape
 
 
@@ -64,32 +51,6 @@ class CudaCapture:
 
 
 CAPTURES: dict[str, Callable[[], Capture]] = {"cuda": CudaCapture}  # by kind of device
-
-
-class Shape(NamedTuple):
-    """What has to be equal for a recording to be used again."""
-
-    rows: int
-    width: int  # of sources
-    tokens: int  # of each text, EOS included
-    prefix: int
-    terms: TermSize
-    words: bool  # whether terms are whole words
-    planned: bool
-    rule: SearchConfig
-    numbers: tuple[torch.device, torch.dtype, torch.dtype | None]  # where, of the weights, of autocast
-
-
-@functools.lru_cache(maxsize=64)
-def rule(config: SearchConfig, terms: bool = False) -> SearchConfig:
-    """The settings without those that do not change a step (of searches for texts with terms, if so)."""
-    usual = SearchConfig()
-    names = ("seed", "max_ratio", "max_extra", "lengths", "capture")
-    same = {name: getattr(usual, name) for name in names}
-    same |= {"max_length": max(usual.max_length, config.min_length)}
-    if config.method == "beam" and not terms:
-        same["nbest"] = 1
-    return dataclasses.replace(config, **same)
 
 
 class Replayed:
@@ -197,13 +158,14 @@ class _Entering:
     """What enters a batch, in memory that stays, and its way there: one copy."""
 
     def __init__(self, like: Entry, device: torch.device):
-        self.here, self._memory = in_one_piece(like, torch.device("cpu"), pinned=device.type == "cuda")
+        here, self._memory = in_one_piece(like, torch.device("cpu"), pinned=device.type == "cuda")
+        self._here = here.leaves()
         self.there, self._there = in_one_piece(like, device)
         self.rows = torch.arange(len(like.limit), device=device)
 
     def send(self, entry: Entry) -> None:
         """To be called when what was sent before has arrived: nobody of it is searched for any more."""
-        for mine, new in zip(self.here.leaves(), entry.leaves(), strict=True):
+        for mine, new in zip(self._here, entry.leaves(), strict=True):
             mine.copy_(new)
         self._there.copy_(self._memory, non_blocking=True)
 
@@ -231,72 +193,3 @@ def _uncached_autocast(device: torch.device) -> Iterator[None]:
         return
     with torch.autocast(device.type, torch.get_autocast_dtype(device.type), cache_enabled=False):
         yield
-
-
-@dataclasses.dataclass
-class _Kept:
-    """The recordings of one model."""
-
-    places: WeightPlaces  # where its weights are: a recording reads them there
-    refused: bool = False
-    shapes: collections.OrderedDict[Shape, Replayed] = dataclasses.field(default_factory=collections.OrderedDict)
-
-
-_KEPT: weakref.WeakKeyDictionary[nn.Module, _Kept] = weakref.WeakKeyDictionary()
-_LOCK = threading.Lock()
-
-
-def can_replay(model: nn.Module, config: SearchConfig, device: torch.device) -> bool:
-    """Whether steps are to be recorded: on a kind of device where that can be done, unless it failed with this model before."""
-    if not config.capture or device.type not in CAPTURES:
-        return False
-    with _LOCK:
-        kept = _KEPT.get(model)
-        return kept is None or not kept.refused or not _kept(model).refused
-
-
-@dataclasses.dataclass
-class Loan:
-    """Recordings for the use of one search; None until it makes its own."""
-
-    replayed: Replayed | None
-
-
-@contextlib.contextmanager
-def borrow(model: nn.Module, shape: Shape) -> Iterator[Loan]:
-    """Recordings of this shape, if there are any; kept for the next search of this shape, unless this one fails."""
-    with _LOCK:
-        kept = _kept(model)
-        loan = Loan(kept.shapes.pop(shape, None))
-    try:
-        yield loan
-    except CannotReplay:
-        kept.refused = True
-        raise
-    if loan.replayed is None:
-        return
-    with _LOCK:
-        shapes = kept.shapes  # if the weights were moved meanwhile, nobody will ask for these
-        shapes[shape] = loan.replayed
-        most = _most_bytes(shape.numbers[0])
-        while len(shapes) > MOST_SHAPES or sum(one.bytes for one in shapes.values()) > most:
-            shapes.popitem(last=False)
-
-
-def forget(model: nn.Module) -> None:
-    """Drops what is kept of a model, and so frees its memory."""
-    with _LOCK:
-        _KEPT.pop(model, None)
-
-
-def _most_bytes(device: torch.device) -> int:
-    if device.type != "cuda":
-        return MOST_BYTES
-    return min(MOST_BYTES, int(MOST_MEMORY * torch.cuda.get_device_properties(device).total_memory))
-
-
-def _kept(model: nn.Module) -> _Kept:
-    kept = _KEPT.get(model)
-    if kept is None or not kept.places.stayed():
-        kept = _KEPT[model] = _Kept(WeightPlaces(model))
-    return kept

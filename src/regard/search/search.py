@@ -16,7 +16,8 @@ from regard.search.config import SearchConfig
 from regard.search.forcing import attend, check_attends, check_ready
 from regard.search.hypothesis import Hypothesis
 from regard.search.lengths import merge, tries
-from regard.search.replay import CannotReplay, can_replay
+from regard.search.recordings import can_replay
+from regard.search.replay import CannotReplay
 from regard.search.slots import Job, fill_slots
 from regard.search.step import Asked, Room, Step
 from regard.search.terms import NO_TERMS, Letters, Term

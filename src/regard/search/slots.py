@@ -18,7 +18,8 @@ from regard.core.types import pad_rows
 from regard.search.config import SearchConfig
 from regard.search.hypothesis import Hypothesis
 from regard.search.looks import Arriving, Look, Told
-from regard.search.replay import CAPTURES, Loan, Replayed, Shape, borrow, rule
+from regard.search.recordings import Loan, Shape, borrow, rule
+from regard.search.replay import CAPTURES, Replayed
 from regard.search.step import Asked, Room, Step
 from regard.search.terms import NO_TERMS, Letters, Term, TermSize
 

@@ -119,7 +119,7 @@ class Step:
         return self._model()
 
     def under(self, config: SearchConfig) -> Step:
-        """The same for settings that differ in nothing that changes a step (see `replay.rule`), and not for terms."""
+        """The same for settings that differ in nothing that changes a step (see `recordings.rule`), and not for terms."""
         other = copy.copy(self)
         other.config, other.method = config, copy.copy(self.method)
         other.method.config = config

@@ -15,14 +15,16 @@ class WeightPlaces:
 
     def __init__(self, model: nn.Module):
         modules = list(model.modules())
-        self._parts = [module._modules for module in modules]
-        self._owned = [owned for module in modules for owned in (module._parameters, module._buffers)]
+        parts = [module._modules for module in modules]
+        owned = [owned for module in modules for owned in (module._parameters, module._buffers)]
+        self._empty = [one for one in (*parts, *owned) if not one]  # most of them: it is enough that they stay so
+        self._parts, self._owned = ([one for one in some if one] for some in (parts, owned))
         self._modules, self._places = _all(self._parts), self._now()
 
     def stayed(self) -> bool:
         """Whether all weights are where they were: none was moved or exchanged, nor a module that has some."""
         modules = _all(self._parts)
-        if len(modules) != len(self._modules) or not all(map(operator.is_, modules, self._modules)):
+        if any(self._empty) or len(modules) != len(self._modules) or not all(map(operator.is_, modules, self._modules)):
             return False
         return self._now() == self._places
 

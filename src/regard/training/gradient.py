@@ -93,6 +93,7 @@ class Gradients:
         self.advance = self.model.advance if self.carried.model is not None else None
         self.regions: Callable[[], AbstractContextManager] = nullcontext
         fused = fused_forward(self.model) if fuse else None
+        self.fused, self.compiled = fused is not None, compile and fused is None
         if fused is not None:
             self.forward = fused
         elif compile and (layers := repeated_layers(self.model)):

@@ -18,7 +18,6 @@ from regard.training.config import build_run_config
 from regard.training.loop import Trainer
 from regard.training.probing import MemoryUse, Probe, Sample, sample, target_tokens
 from regard.training.progress import Reporter
-from regard.training.regions import compile_pays
 from regard.training.run import asked, kind_of_run
 from regard.training.run_parts import device_name
 
@@ -46,6 +45,7 @@ class Plan:
     parameters: int
     vocabulary: tuple[int, int]  # of both sides; of models that name labels, the labels are the second
     device: str
+    fused: bool  # by kernels of sub-layers
     compiled: bool
     steps: int
     batch_tokens: int
@@ -154,7 +154,8 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         vocabulary=(int(vocabulary.get("source", 0)), len(labels) if labels else int(vocabulary.get("target", 0))),
         device=device_name(trainer.device),
-        compiled=compile_pays(config, trainer.model, trainer.device),
+        fused=getattr(trainer.gradients, "fused", False),
+        compiled=getattr(trainer.gradients, "compiled", False),
         steps=config.steps,
         batch_tokens=config.batch_tokens,
         batches_looked_at=found.looked_at,

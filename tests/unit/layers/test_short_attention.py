@@ -125,7 +125,7 @@ def test_the_kernels_compile_for_a_gpu_and_stay_in_its_registers(monkeypatch, dt
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "search"))
     from compiled_for import Launches, resources  # pyright: ignore[reportMissingImports]
 
-    launches, heads = Launches(early=False), 2
+    launches, heads = Launches(), 2
     monkeypatch.setattr(short_attention, "_launch", lambda kernel, n, *a, **named: launches(kernel, (n,), *a, **named))
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
     sizes = [(16, 16, 64), (32, 32, 64), (64, 64, 64), (128, 128, 64), (40, 20, 64), (128, 64, 128), (128, 128, 32)]

@@ -12,11 +12,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.profiler import profile
 from training_cases import close, norm_of
 
 from regard.layers.decoding import triton_here
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training import dropped, trial
+from regard.layers.training import dropped, norms, trial
+from regard.layers.training import embedded as embedded_module
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
 from regard.layers.training.sub_layers import Added, Matrix, between, matrices, product
@@ -87,6 +89,21 @@ def test_a_product(bias: bool) -> None:
         close(one, other, 1e-4)
 
 
+def test_what_is_only_read_gets_no_gradient() -> None:
+    """Nor is it computed: a product less for each of the two."""
+    norm, seed = learnt(norm_of(12, 2)), torch.tensor(3)
+    first, second, third = (matrix_of(12, 12, True) for _ in range(3))
+    counts = []
+    for needed in (True, False):
+        x, read, memory = (leaf(4, 5, 12).detach().requires_grad_(needed) for _ in range(3))
+        out = between(x, Added(read, first, Dropout(0.0, seed)), norm, second)[1] + product(memory, third)
+        with profile() as done:
+            out.sum().backward()
+        counts.append(sum(one.count for one in done.key_averages() if one.key == "aten::mm"))
+        assert (read.grad is not None, memory.grad is not None) == (needed, needed)
+    assert counts[0] - counts[1] == 2
+
+
 def test_weights_are_converted_together() -> None:
     linears = [nn.Linear(3, 4), nn.Linear(4, 2, bias=False)]
     for dtype in (torch.float32, torch.float64):
@@ -100,7 +117,7 @@ def test_weights_are_converted_together() -> None:
             assert matrix.low_bias is None or torch.equal(matrix.low_bias.float(), linear.bias)
 
 
-@pytest.mark.parametrize("part", [0.0, 0.25])
+@pytest.mark.parametrize("part", [0.0, 0.25, 0.8])
 @pytest.mark.parametrize("learned", [True, False, None])
 def test_embeddings_with_positions(part: float, learned: bool | None) -> None:
     torch.manual_seed(3)
@@ -156,6 +173,13 @@ def test_nothing_is_kept_of_double_backward() -> None:
         grad.sum().backward()
 
 
+@pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
+def test_no_kernel_is_compiled_anew_for_another_batch_or_seed() -> None:
+    kernels = [norms._forward, norms._backward, dropped._gradient, embedded_module._embed]
+    for kernel in kernels:
+        assert {"seed", "rows", "drop"} <= {one.name for one in kernel.params if one.do_not_specialize}
+
+
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 def test_the_kernels_by_tritons_interpreter() -> None:
     done = subprocess.run(
@@ -171,17 +195,24 @@ def test_the_kernels_by_tritons_interpreter() -> None:
     assert done.stdout.strip() == "equal", done.stderr
 
 
-@pytest.mark.parametrize("name", ["summed", "embed", "norm_backward", "_attention_gradients"])
-def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["summed", "embed", "add_and_norm", "norm_backward", "activation_backward", "copy_heads", "_attention_gradients"],
+)
+@pytest.mark.parametrize(("activation", "norm"), [("relu", 2), ("gelu_tanh", 1), ("swish", 3)])
+def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: str, activation: str, norm: int) -> None:
     """On a CPU, where references stand for kernels; what is wrong is so at every other call."""
     monkeypatch.setattr(trial, "usable", lambda _: True)
-    where = (torch.device("cpu"), 32, 2, torch.float32, torch.float32)
+    where = (torch.device("cpu"), trial.Kind(32, 2, activation, norm), torch.float32, torch.float32)
     trial.kernels_work.cache_clear()
     assert trial.kernels_work(*where)
     right, calls = getattr(trial, name), itertools.count()
 
     def wrong(*arguments):
         found = right(*arguments)
+        if found is None:  # it writes into the first
+            arguments[0].mul_(1 + 0.1 * (next(calls) % 2))
+            return None
         many = list(found) if isinstance(found, tuple) else [found]
         if next(calls) % 2:
             many[0] = many[0] * 1.1
@@ -201,4 +232,5 @@ def test_the_kernels_work_on_a_gpu() -> None:
         (torch.bfloat16, torch.bfloat16),
         (torch.float32, torch.float32),
     ):
-        assert trial.kernels_work(torch.device("cuda"), 64, 2, state, low)
+        for activation, norm in (("relu", 2), ("gelu", 1), ("gelu_tanh", 3), ("swish", 2)):
+            assert trial.kernels_work(torch.device("cuda"), trial.Kind(64, 2, activation, norm), state, low)

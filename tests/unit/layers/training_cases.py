@@ -6,9 +6,14 @@ import itertools
 
 import torch
 
+from regard.core.types import EOS, pad_rows
 from regard.layers.decoding import triton_here
 from regard.layers.decoding.products import KINDS, Norm
 from regard.layers.training import activations, dropped, embedded, library_attention, norms
+from regard.models.base import build_model
+from regard.models.fused_forward import fused_forward
+from regard.models.gpt import GPTConfig
+from regard.models.transformer import TransformerConfig
 
 
 def close(found, expected, tolerance: float = 2e-5) -> None:
@@ -55,9 +60,8 @@ def check_copies() -> None:
 
 def check_dropout() -> None:
     for (rows, width), part in itertools.product(((1, 8), (37, 24), (5, 1500)), (0.0, 0.1, 0.7)):
-        x, written = torch.randn(rows, width), torch.randn(rows, width)
+        x = torch.randn(rows, width)
         for seed in dropped.seeds(2, torch.device("cpu")):
-            close(*both(dropped.dropped_sum, x, written, part, seed))
             for one, other in zip(*both(dropped.dropped_gradient, x, part, seed, torch.float32, 1.5), strict=True):
                 close(one, other, 1e-4)
 
@@ -79,6 +83,29 @@ def check_embedded() -> None:
         close(*both(embedded.embed, tokens, table, 3.0, positions, part, dropped.seeds(1, table.device)[0]))
 
 
+def check_models() -> None:
+    """Whole models, with attention over short sequences and, for its dropout, with the library's."""
+    for config in (
+        TransformerConfig(width=32, heads=2, layers=1, dropout=0.3),
+        TransformerConfig(width=24, heads=2, layers=1, dropout=0.3, attention_dropout=0.2, normalise="rms"),
+        GPTConfig(width=32, heads=2, layers=1, context=16, dropout=0.3, attention_dropout=0.0),
+        GPTConfig(width=32, heads=2, layers=1, context=16, dropout=0.3, bias=False),
+    ):
+        model = build_model(config.name, config, source_vocabulary=9, target_vocabulary=9, shared=True).train()
+        forward, source = fused_forward(model), pad_rows([[4, 5, 6, 7, EOS], [5, EOS], [EOS]])
+        assert forward is not None
+
+        def learnt(forward=forward, source=source, model=model) -> list[torch.Tensor]:
+            torch.manual_seed(3)
+            hidden = forward(source, torch.arange(21).view(3, 7) % 9).hidden
+            leaves = [p for name, p in model.named_parameters() if not name.startswith("output")]
+            total = (hidden * torch.linspace(-1, 1, hidden.numel()).view(hidden.shape)).sum()
+            return [hidden.detach(), *torch.autograd.grad(total, leaves)]
+
+        for one, other in zip(*both(learnt), strict=True):
+            close(one, other, 1e-4)
+
+
 if __name__ == "__main__":
     assert triton_here.INTERPRETED
     torch.manual_seed(1)
@@ -87,4 +114,5 @@ if __name__ == "__main__":
     check_activations()
     check_embedded()
     check_copies()
+    check_models()
     print("equal")

@@ -1,6 +1,8 @@
 """Compiles every kernel that a step launches for a GPU that is not there.
 
-python compiled_for.py [--early] [--float32] [--whole] SHAPE ROWS BEAM SPAN ...        SHAPE: base or gpt2
+python compiled_for.py [--parts] [--early] [--whole] [--ahead] [--tiles] [--float32] SHAPE ROWS BEAM SPAN ...
+
+SHAPE: base or gpt2; kernels as they are by default, or --parts and such words of kernel_choice.Kernels.
 """
 
 # pyright: reportMissingImports=false
@@ -21,6 +23,7 @@ from counted_steps import SHAPES, begun, on_meta
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from regard.layers.decoding.kernel_choice import Kernels, chosen, using
 from regard.search import SearchConfig
 
 TARGET = GPUTarget("cuda", 90, 32)
@@ -37,8 +40,7 @@ OPTIONS = ("num_warps", "num_stages", "launch_pdl")
 class Launches:
     """Takes the place of launching kernels: each kind is compiled once."""
 
-    def __init__(self, early: bool):
-        self.early = early
+    def __init__(self) -> None:
         self.done: dict[Any, tuple[Any, float]] = {}
         self.count: collections.Counter[str] = collections.Counter()
 
@@ -46,9 +48,10 @@ class Launches:
         name = kernel.fn.__name__
         self.count[name] += 1
         options = {key: named.pop(key) for key in OPTIONS if key in named}
-        if self.early:
+        early = chosen().early
+        if early:
             options["launch_pdl"] = True
-        values = dict(zip(kernel.arg_names, arguments, strict=False)) | named | {"EARLY": self.early}
+        values = dict(zip(kernel.arg_names, arguments, strict=False)) | named | {"EARLY": early}
         signature, constants, hints = {}, {}, {}
         for i, key in enumerate(kernel.arg_names):
             value = values[key]
@@ -70,17 +73,17 @@ class Launches:
 def compile_steps(
     cases: list[tuple[str, int, int, int]],
     dtype: torch.dtype = torch.bfloat16,
-    early: bool = False,
-    whole: bool = False,
+    kernels: Kernels | None = None,
 ) -> Launches:
     """All kernels of steps of so many sentences, with such a beam, at a place of the texts below a span."""
-    launches = Launches(early)
-    with on_meta(launches, whole):
+    launches = Launches()
+    with on_meta(launches, kernels):
         for shape, rows, beam, span in cases:
             search = SearchConfig(beam=beam, min_length=1, fused=True)
             step, (work, memory, state, _) = begun(SHAPES[shape], rows, search, span, dtype)
             assert step.fast is not None
-            step.fast.extend(work, step.fast.logits(work, memory, state), state)
+            with using(step.fast.kernels(work, memory, state)):
+                step.fast.extend(work, step.fast.logits(work, memory, state), state)
     return launches
 
 
@@ -96,10 +99,12 @@ def resources(cubin: bytes) -> dict[str, int]:
 
 def main() -> None:
     words = [word for word in sys.argv[1:] if not word.startswith("--")]
-    early, dtype = "--early" in sys.argv, torch.float32 if "--float32" in sys.argv else torch.bfloat16
+    given = {word[2:] for word in sys.argv[1:] if word.startswith("--")} - {"float32"}
+    kernels = Kernels(**dict.fromkeys(given - {"parts"}, True)) if given else None
+    dtype = torch.float32 if "--float32" in sys.argv else torch.bfloat16
     for i in range(0, len(words), 4):
         case = (words[i], *map(int, words[i + 1 : i + 4]))
-        launches = compile_steps([case], dtype, early, "--whole" in sys.argv)  # type: ignore[list-item]
+        launches = compile_steps([case], dtype, kernels)  # type: ignore[list-item]
         print(*case, dict(launches.count))
         for what, (compiled, seconds) in launches.done.items():
             used = resources(compiled.asm["cubin"])

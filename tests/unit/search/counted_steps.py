@@ -15,7 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.core.types import EOS
-from regard.layers.decoding import pending, triton_here, whole_layers
+from regard.layers.decoding import kernel_choice, triton_here
+from regard.layers.decoding.kernel_choice import Kernels
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
@@ -42,14 +43,15 @@ class _Counter(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def on_meta(launch: Any, whole: bool = False) -> Iterator[None]:
-    """Fast steps are taken on the meta device, and kernels given to `launch`; of few rows by kernels of whole sub-layers."""
+def on_meta(launch: Any, kernels: Kernels | None) -> Iterator[None]:
+    """Fast steps are taken on the meta device as on an H200, and kernels given to `launch`: of this kind (None: by default)."""
     modules = [module for name, module in sys.modules.items() if name.startswith("regard.")]
     new: list[tuple[Any, str, Any]] = [(module, "launch", launch) for module in modules if hasattr(module, "launch")]
     new += [(module, "runs_on", lambda tensor: True) for module in modules if hasattr(module, "runs_on")]
     new += [(fast_steps, "DEVICES", {"meta"}), (triton_here, "usable", lambda device: True)]
     new += [(torch, "is_autocast_enabled", lambda device: False)]
-    new += [(whole_layers, "WHOLE_LAYERS", whole), (pending, "AHEAD", whole)]
+    new += [(kernel_choice, "FORCED", {} if kernels is None else kernels._asdict())]
+    new += [(kernel_choice, "starts_early", lambda device: True)]
     old = [(module, name, getattr(module, name)) for module, name, _ in new]
     try:
         for module, name, value in new:
@@ -77,7 +79,7 @@ def begun(config: Any, rows: int, search: SearchConfig, span: int, dtype: torch.
 
 
 def count(
-    shape: str, rows: int, beam: int, fused: bool = True, whole: bool = False, **settings: Any
+    shape: str, rows: int, beam: int, fused: bool = True, kernels: Kernels | None = None, **settings: Any
 ) -> collections.Counter[str]:
     """Of one step."""
     found: collections.Counter[str] = collections.Counter()
@@ -85,12 +87,13 @@ def count(
     def launch(kernel: Any, grid: Any, *arguments: Any, **named: Any) -> None:
         found[getattr(kernel, "fn", kernel).__name__] += 1
 
-    with on_meta(launch, whole):
+    with on_meta(launch, kernels):
         search = SearchConfig(beam=beam, fused=fused, **settings)
         step, (work, memory, state, _) = begun(SHAPES[shape], rows, search, 32, torch.bfloat16)
         with _Counter(found):
             if step.fast is not None:
-                step.fast.extend(work, step.fast.logits(work, memory, state), state)
+                with kernel_choice.using(step.fast.kernels(work, memory, state)):
+                    step.fast.extend(work, step.fast.logits(work, memory, state), state)
             else:
                 step(work, memory, state, 32, False)
     return found
@@ -99,8 +102,8 @@ def count(
 def main() -> None:
     for shape in SHAPES:
         for rows, beam in ((1, 1), (1, 4), (64, 1), (64, 4), (512, 4)):
-            plain, fused = count(shape, rows, beam, fused=False), count(shape, rows, beam)
-            whole = count(shape, rows, beam, whole=True)
+            plain, fused = count(shape, rows, beam, fused=False), count(shape, rows, beam, kernels=Kernels())
+            whole = count(shape, rows, beam, kernels=Kernels(whole=True))
             print(
                 f"{shape:5} {rows:4} x {beam}: {plain.total():4} operations, {fused.total():4} with kernels: {dict(fused)}"
             )

@@ -10,7 +10,7 @@ import torch
 
 from regard.core import config as configuration
 from regard.core.types import EOS, pad_rows
-from regard.layers.decoding import products, whole_layers
+from regard.layers.decoding import kernel_choice, products
 from regard.models.base import MODELS, build_model
 from regard.search import Hypothesis, SearchConfig, fast_steps, search, search_many
 
@@ -90,14 +90,18 @@ def compare(
 
 
 def main() -> None:
-    """All of it by kernels, where TRITON_INTERPRET=1: for two limits of few rows, or those of sub-layers (--whole)."""
+    """All of it by kernels, where TRITON_INTERPRET=1: for two limits of few rows, or others.
+
+    These are those of sub-layers (--whole), or few rows that meet the vocabulary in tensor cores (--tiles).
+    """
     fast_steps.DEVICES.add("cpu")
     products.PROGRAMS = 1  # interpreted, a program takes as long as it would with more to do
     torch.set_num_threads(1)
-    whole_layers.WHOLE_LAYERS = "--whole" in sys.argv
+    whole, tiles = "--whole" in sys.argv, "--tiles" in sys.argv
+    kernel_choice.FORCED |= {"whole": whole, "tiles": tiles}
     for name, search_name in (pair.split("/") for pair in sys.argv[1:] if not pair.startswith("--")):
         MODEL_SETTINGS[name]["layers"] = 1
-        for few, way in ((64, "batch"), *([] if whole_layers.WHOLE_LAYERS else [(0, "slots")])):
+        for few, way in ((64, "batch"), *([] if whole or tiles else [(0, "slots")])):
             fast_steps.FEW_ROWS = few
             config = dataclasses.replace(SEARCHES[search_name], max_length=4, min_length=0)
             with torch.inference_mode():

@@ -16,9 +16,10 @@ from tape import Tape
 
 from regard.core.errors import ModelError
 from regard.core.types import pad_rows
-from regard.layers.decoding import decoder, triton_here
+from regard.layers.decoding import decoder, kernel_choice, triton_here
+from regard.layers.decoding.kernel_choice import Kernels
 from regard.models import decoder_parts
-from regard.search import SearchConfig, fast_steps, fused_reading, replay, search, search_many
+from regard.search import SearchConfig, fast_steps, fused_reading, recordings, replay, search, search_many
 from regard.search.beam import BeamSearch
 from regard.search.constraints import Constraints
 
@@ -41,8 +42,10 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def _warned_afresh() -> None:
+def _in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sub-layers are taken in several kernels: see test_whole_steps for the others."""
     fast_steps._warn.cache_clear()
+    monkeypatch.setitem(kernel_choice.FORCED, "whole", False)
 
 
 @pytest.fixture
@@ -69,7 +72,7 @@ def test_recorded_steps_and_slots(monkeypatch, name: str, method: str) -> None:
     found = dict(search_many(model, sources, config, forced, rows=4))
     same([found[i] for i in range(9)], expected)
     assert Tape.replayed
-    assert not replay._kept(model).refused
+    assert not recordings._kept(model).refused
 
 
 @pytest.mark.usefixtures("on_cpu")
@@ -267,7 +270,7 @@ def test_autocast_and_watched_modules_take_the_models_own_steps(caplog) -> None:
     [("base", 1, 1, 51), ("base", 1, 4, 52), ("base", 64, 1, 77), ("base", 512, 4, 78), ("gpt2", 1, 1, 63)],
 )
 def test_a_step_is_so_many_operations(shape: str, rows: int, beam: int, most: int) -> None:
-    found = counted_steps.count(shape, rows, beam, min_length=3)
+    found = counted_steps.count(shape, rows, beam, kernels=Kernels(), min_length=3)
     assert found.total() <= most, dict(found)
     assert found.total() < counted_steps.count(shape, rows, beam, fused=False).total() / 2
 
@@ -292,9 +295,11 @@ def test_the_kernels_of_search_by_tritons_interpreter() -> None:
 
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
-@pytest.mark.parametrize("pair", ["pre/beam", "post/greedy", "gpt, few biases/beam, no loops"])
-def test_whole_searches_by_tritons_interpreter(pair: str) -> None:
-    assert interpreted("fast_cases.py", pair) == "same"
+@pytest.mark.parametrize(
+    "words", [["pre/beam"], ["post/greedy"], ["gpt, few biases/beam, no loops"], ["--tiles", "pre/beam"]]
+)
+def test_whole_searches_by_tritons_interpreter(words: list[str]) -> None:
+    assert interpreted("fast_cases.py", *words) == "same"
 
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
@@ -303,9 +308,10 @@ def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
     from compiled_for import compile_steps, resources
 
     cases = [("base", 1, 1, 32), ("base", 1, 4, 512), ("base", 4, 5, 48), ("base", 512, 4, 32), ("gpt2", 64, 1, 64)]
-    launches = compile_steps(cases[1:2] if early else cases, early=early)
+    launches = compile_steps(cases[1:2] if early else cases, kernels=Kernels(early=early))
     names = {"_read", "_join", "_one_by_one", "_attend_cache", "_attend_memory", "_likeliest", "_extend"}
     assert names | (set() if early else {"_tiles", "_add_and_normalise", "_write_likeliest"}) <= set(launches.count)
+    assert all(("griddepcontrol.wait" in compiled.asm["ptx"]) == early for compiled, _ in launches.done.values())
     for what, (compiled, _) in launches.done.items():
         assert resources(compiled.asm["cubin"])["STACK"] == 0, what
 

@@ -12,7 +12,7 @@ from test_replay import METHODS, make, plainly, same
 
 from regard.core.errors import ModelError
 from regard.core.types import EOS, Padded, pad_rows
-from regard.search import SearchConfig, looks, replay, search, search_many
+from regard.search import SearchConfig, looks, recordings, replay, search, search_many
 
 torch.set_num_threads(1)
 MODELS = ("gpt", "lstmlm", "nplm")
@@ -35,7 +35,7 @@ def prompts(seed: int, rows: int = 3, shortest: int = 4) -> list[list[int]]:
 
 
 def kept(model) -> replay.Replayed:
-    (found,) = replay._kept(model).shapes.values()
+    (found,) = recordings._kept(model).shapes.values()
     return found
 
 
@@ -101,7 +101,7 @@ def test_scores_that_are_not_numbers_are_an_error() -> None:
     model.output.weight.data[5] = math.nan
     with pytest.raises(ModelError, match="not numbers"):
         search(model, nothing(3), config, prompts(4))
-    assert not replay._kept(model).shapes
+    assert not recordings._kept(model).shapes
 
 
 @pytest.mark.parametrize("name", ["transformer", "gpt"])
@@ -124,7 +124,7 @@ def test_as_many_texts_as_each_search_wants() -> None:
         found = search(model, source, config)
         same(found, search(model, source, plainly(config)))
         assert [len(one) for one in found] == [nbest, nbest]
-    assert len(replay._kept(model).shapes) == 1
+    assert len(recordings._kept(model).shapes) == 1
 
 
 def test_weights_that_move_while_a_search_is_under_way() -> None:

@@ -16,7 +16,7 @@ from regard.core.errors import ModelError
 from regard.core.tree import State
 from regard.core.types import EOS, pad_rows
 from regard.models.base import MODELS, build_model
-from regard.search import Hypothesis, SearchConfig, replay, search, search_many
+from regard.search import Hypothesis, SearchConfig, recordings, replay, search, search_many
 
 torch.set_num_threads(1)
 V = 23
@@ -86,12 +86,12 @@ def test_a_recording_serves_one_batch_after_another(name: str, method: str) -> N
         prompts = [[5, 6], [7], [8, 9, 4]] if "continues" in model.capabilities else [[], [7], []]
         source = pad_rows(sources)
         same(search(model, source, config, prompts), search(model, source, plainly(config), prompts))
-    (kept,) = {shape.rows: one for shape, one in replay._kept(model).shapes.items()}.values()
+    (kept,) = {shape.rows: one for shape, one in recordings._kept(model).shapes.items()}.values()
     # the steps from the first batch on, and in the third the reading of sources, or of prompts as far as all have some
     assert Tape.replayed > Tape.recorded >= len(kept.recordings) > 0
     read = 1 if "continues" in model.capabilities else 0
     assert ("start", read) in kept.recordings or "plans" in model.capabilities
-    assert not replay._kept(model).refused
+    assert not recordings._kept(model).refused
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_recordings_are_dropped_with_their_weights_and_their_model() -> None:
     model, config = make("transformer"), METHODS["greedy"]
     source = pad_rows(texts(3, 1))
     search(model, source, config)
-    assert len(replay._kept(model).shapes) == 1
+    assert len(recordings._kept(model).shapes) == 1
     with torch.no_grad():
         model.decoder[0].feedforward.inner.weight = torch.nn.Parameter(  # type: ignore[union-attr]
             model.decoder[0].feedforward.inner.weight * 1.5  # type: ignore[union-attr]
@@ -177,19 +177,19 @@ def test_matrices_made_ready_are_those_of_the_weights_now() -> None:
 
 
 def test_few_recordings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MOST_SHAPES", 2)
+    monkeypatch.setattr(recordings, "MOST_SHAPES", 2)
     model = make("bahdanau")
     for rows in (1, 2, 4):
         search(model, pad_rows(texts(rows, 1)), METHODS["greedy"])
-    assert [shape.rows for shape in replay._kept(model).shapes] == [2, 4]
-    monkeypatch.setattr(replay, "MOST_BYTES", 1)
+    assert [shape.rows for shape in recordings._kept(model).shapes] == [2, 4]
+    monkeypatch.setattr(recordings, "MOST_BYTES", 1)
     search(model, pad_rows(texts(8, 1)), METHODS["greedy"])
-    assert not replay._kept(model).shapes
-    monkeypatch.setattr(replay, "MOST_BYTES", 1 << 30)
+    assert not recordings._kept(model).shapes
+    monkeypatch.setattr(recordings, "MOST_BYTES", 1 << 30)
     search(model, pad_rows(texts(8, 1)), METHODS["greedy"])
-    assert [shape.rows for shape in replay._kept(model).shapes] == [8]
-    replay.forget(model)
-    assert not replay._kept(model).shapes
+    assert [shape.rows for shape in recordings._kept(model).shapes] == [8]
+    recordings.forget(model)
+    assert not recordings._kept(model).shapes
 
 
 @dataclasses.dataclass
@@ -212,7 +212,7 @@ def test_sources_that_cannot_be_read_in_a_recording_are_read_plainly(monkeypatch
     for seed in (1, 2, 3, 4):
         source = pad_rows(texts(3, seed))
         same(search(model, source, config), search(model, source, plainly(config)))
-    assert not replay._kept(model).refused
+    assert not recordings._kept(model).refused
     assert Tape.replayed
 
 
@@ -228,7 +228,7 @@ def test_a_model_that_cannot_be_recorded_is_searched_plainly(monkeypatch: pytest
 
     monkeypatch.setattr(type(model), "advance", asks)
     same(search(model, pad_rows(sources), config), expected)
-    assert replay._kept(model).refused
+    assert recordings._kept(model).refused
     other = make("bahdanau")
     found = dict(search_many(other, sources, config, rows=2))
     same([found[i] for i in range(5)], expected)
@@ -247,7 +247,7 @@ def test_a_model_that_cannot_be_recorded_is_searched_plainly(monkeypatch: pytest
     monkeypatch.setattr(type(model), "advance", grows)
     third = make("bahdanau")
     same(search(third, pad_rows(sources), config), expected)
-    assert replay._kept(third).refused
+    assert recordings._kept(third).refused
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -260,7 +260,7 @@ def test_scores_that_are_not_numbers_are_an_error_and_leave_nothing(method: str)
     broken.data[5] = math.nan
     with pytest.raises(ModelError, match="not numbers"):
         search(model, source, config)
-    assert not replay._kept(model).shapes  # the caches hold what is no number
+    assert not recordings._kept(model).shapes  # the caches hold what is no number
     broken.data.copy_(kept)
     same(search(model, source, config), search(model, source, plainly(config)))
 
@@ -270,7 +270,7 @@ def test_settings_that_change_no_step_share_a_recording() -> None:
     for settings in ({"seed": 1}, {"seed": 7}, {"max_length": 12}):
         config = dataclasses.replace(METHODS["sample"], **settings)  # type: ignore[arg-type]
         same(search(model, source, config), search(model, source, plainly(config)))
-    assert len(replay._kept(model).shapes) == 1
+    assert len(recordings._kept(model).shapes) == 1
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -287,5 +287,5 @@ def test_cuda_graphs_find_the_same(name: str, method: str, monkeypatch: pytest.M
         found = dict(search_many(model, sources, config, forced, rows=4))
         same([found[i] for i in range(9)], expected)
     if "plans" not in model.capabilities:
-        assert not replay._kept(model).refused
-        assert replay._kept(model).shapes
+        assert not recordings._kept(model).refused
+        assert recordings._kept(model).shapes

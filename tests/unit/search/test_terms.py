@@ -11,7 +11,7 @@ from tape import Tape
 from regard.core.errors import ModelError
 from regard.core.types import EOS, pad_rows
 from regard.models.base import MODELS, build_model
-from regard.search import SearchConfig, replay, search, search_many
+from regard.search import SearchConfig, recordings, replay, search, search_many
 from regard.search.forcing import score_pairs
 from regard.search.scoring import normalised
 from regard.search.terms import Letters, TermSize, TermTable, _automaton, forbid
@@ -135,7 +135,7 @@ def test_recordings_are_for_as_many_texts_and_for_whole_words_or_not(monkeypatch
     for (config, some), expected in zip(asked, plain, strict=True):
         found = search(model, source, config, terms=wanted, letters=some)
         assert [[h.tokens for h in one] for one in found] == [[h.tokens for h in one] for one in expected]
-    assert len(replay._kept(model).shapes) == 4
+    assert len(recordings._kept(model).shapes) == 4
 
 
 def test_terms_are_whole_words():

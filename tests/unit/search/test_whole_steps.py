@@ -13,11 +13,11 @@ from tape import Tape
 from test_fast_steps import interpreted
 
 from regard.core.types import pad_rows
-from regard.layers.decoding import triton_here, whole_layers
+from regard.layers.decoding import kernel_choice, triton_here, whole_layers
+from regard.layers.decoding.kernel_choice import Kernels, chosen
 from regard.search import fast_steps, replay, search, search_many
 
 torch.set_num_threads(1)
-ANY_WAY = whole_layers.WHOLE_LAYERS
 CASES = [
     (name, list(SEARCHES)[(i + j) % len(SEARCHES)], bool(j)) for i, name in enumerate(MODEL_SETTINGS) for j in (0, 2)
 ]  # every model with two searches, and every search with several models
@@ -35,7 +35,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     fast_steps._warn.cache_clear()
     monkeypatch.setattr(whole_layers, "whole_layers", counted)
-    monkeypatch.setattr(whole_layers, "WHOLE_LAYERS", True)
+    monkeypatch.setitem(kernel_choice.FORCED, "whole", True)
     monkeypatch.setattr(fast_steps, "DEVICES", {"cpu", "cuda"})
     return found
 
@@ -70,7 +70,7 @@ def test_recorded_steps_and_slots(taken, monkeypatch) -> None:
     assert taken
 
 
-def test_it_is_for_few_rows_and_places_and_where_it_is_asked_for(taken, monkeypatch) -> None:
+def test_it_is_for_few_rows_and_small_shapes(taken, monkeypatch) -> None:
     """Otherwise steps are those of few kernels, and right as well."""
     monkeypatch.setattr(whole_layers, "MOST_ROWS", 4)
     for method, most in (
@@ -80,7 +80,7 @@ def test_it_is_for_few_rows_and_places_and_where_it_is_asked_for(taken, monkeypa
         taken.clear()
         compare(make("pre"), SEARCHES[method], rows=4 if method == "greedy" else 2, ways=("batch",))
         assert max(taken, default=0) == most
-    limits = {"MOST_HEADS": 1, "MOST_WIDTH": 8, "MOST_INNER": 19, "MOST_HEAD": 31, "WHOLE_LAYERS": False}
+    limits = {"MOST_HEADS": 1, "MOST_WIDTH": 8, "MOST_INNER": 19, "MOST_HEAD": 31}
     for name, limit in limits.items():
         taken.clear()
         with monkeypatch.context() as patch:
@@ -107,8 +107,16 @@ def test_long_texts_and_sources_are_for_others(taken, monkeypatch) -> None:
         assert bool(taken) == fits
 
 
-def test_it_is_off_by_default() -> None:
-    assert not ANY_WAY
+def test_by_default_it_is_for_a_few_rows_with_a_source(taken, monkeypatch) -> None:
+    """Not for one row, nor for language models; the trial and the steps after it are taken the same way."""
+    monkeypatch.delitem(kernel_choice.FORCED, "whole")
+    for name, rows, so in (("pre", 3, True), ("pre", 1, False), ("gpt", 3, False)):
+        taken.clear()
+        model = make(name)
+        search(model, pad_rows(texts(rows, 1)), SEARCHES["greedy"], [[5]] * rows)
+        assert fast_steps.works(model)
+        assert ({2, 3} & set(taken) != set()) == so
+        assert 1 not in taken
 
 
 @pytest.mark.parametrize("kind", ["wrong", "fails", "fails later"])
@@ -130,7 +138,7 @@ def test_kernels_that_do_not_work_are_left_out(taken, monkeypatch, caplog, kind:
         same(search(model, source, config), search(model, source, plainly(config)))
     assert fast_steps.works(model)
     assert not fast_steps.failed(model)
-    assert fast_steps.not_whole(model)
+    assert fast_steps.left_out(model) == {"whole"}
     (record,) = caplog.records
     assert ("do not find here" if kind == "wrong" else "no compiler") in record.getMessage()
     assert "sub-layers are taken in several kernels" in record.getMessage()
@@ -141,6 +149,30 @@ def test_kernels_that_do_not_work_are_left_out(taken, monkeypatch, caplog, kind:
     monkeypatch.setattr(whole_layers, "feed", usual)
     same(search(model, source, config), search(model, source, plainly(config)))
     assert len(taken) > before
+
+
+@pytest.mark.parametrize("kind", ["wrong", "fails"])
+def test_early_starts_that_do_not_work_are_left_out(taken, monkeypatch, caplog, kind: str) -> None:
+    """After whole sub-layers, which may be the cause as well; kernels that wait for each other are taken then."""
+    usual, seen = fast_steps.logits, []
+
+    def faulty(*arguments: Any) -> Any:
+        seen.append(chosen())
+        if chosen().early and kind == "fails":
+            raise RuntimeError("no early starts")
+        found = usual(*arguments)
+        return found._replace(values=found.values * 2) if chosen().early else found
+
+    monkeypatch.setattr(kernel_choice, "starts_early", lambda device: True)
+    monkeypatch.setattr(fast_steps, "logits", faulty)
+    model, source, config = make("pre"), pad_rows(texts(2, 1)), SEARCHES["greedy"]
+    for _ in range(2):
+        same(search(model, source, config), search(model, source, plainly(config)))
+    assert fast_steps.works(model)
+    assert fast_steps.left_out(model) == {"whole", "early"}
+    assert [(one.whole, one.early) for one in seen[:3]] == [(True, True), (False, True), (False, False)]
+    assert len(caplog.records) == 2
+    assert "kernels wait for each other" in caplog.records[1].getMessage()
 
 
 def test_what_is_wrong_elsewhere_ends_all_kernels(monkeypatch, caplog) -> None:
@@ -159,7 +191,7 @@ def test_what_is_wrong_elsewhere_ends_all_kernels(monkeypatch, caplog) -> None:
     ("shape", "rows", "beam", "most"), [("base", 1, 1, 22), ("base", 1, 4, 23), ("base", 8, 1, 22), ("gpt2", 1, 1, 28)]
 )
 def test_a_step_is_so_many_operations(shape: str, rows: int, beam: int, most: int) -> None:
-    found = counted_steps.count(shape, rows, beam, whole=True, min_length=3)
+    found = counted_steps.count(shape, rows, beam, kernels=Kernels(whole=True), min_length=3)
     assert found.total() <= most, dict(found)
 
 
@@ -171,15 +203,17 @@ def test_whole_searches_by_tritons_interpreter(pair: str) -> None:
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
 @pytest.mark.parametrize("early", [False, True])
-def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
-    """Without a stack, and in what memory a program has. Ahead of states, matrices are asked for."""
+def test_every_kernel_of_whole_sub_layers_compiles_for_a_gpu(early: bool) -> None:
+    """Without a stack, and in what memory a program has. Ahead of states, matrices are asked for. Early: as by default."""
     from compiled_for import compile_steps, resources
 
     few, types = [("base", 1, 1, 32), ("gpt2", 1, 1, 512)], (torch.bfloat16, torch.float32)
     for dtype in types[:1] if early else types:
-        launches = compile_steps([("base", 1, 4, 512), *([] if early else few)], dtype, early, whole=True)
+        kernels = None if early else Kernels(whole=True, ahead=True)
+        launches = compile_steps([("base", 1, 4, 512), *([] if early else few)], dtype, kernels)
         assert {"_attend_text", "_attend_source", "_feed", "_settle"} <= set(launches.count)
         for what, (compiled, _) in launches.done.items():
+            assert ("griddepcontrol.wait" in compiled.asm["ptx"]) == early, what
             assert resources(compiled.asm["cubin"])["STACK"] == 0, what
             assert compiled.metadata.shared <= 200 << 10, what
             if what[0] in ("_attend_text", "_attend_source", "_feed"):

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 
+from regard.core.errors import ModelError
 from regard.core.types import EOS, PAD, Padded, Unpadded, pad_rows
 from regard.data.batching import Batch
 from regard.layers.training import short_attention
+from regard.models import fused_forward as module
 from regard.models.base import build_model
 from regard.models.fused_forward import fused_forward
 from regard.models.gpt import GPTConfig
@@ -94,6 +96,8 @@ def test_models_with_other_parts_train_by_their_own_forward_pass(name: str) -> N
     model = make(UNKNOWN[name])
     assert fused_forward(model) is None
     assert Gradients(model, contextlib.nullcontext, fuse=True).forward == model.forward
+    subject = Gradients(model, contextlib.nullcontext, compile=True, fuse=True)
+    assert (subject.fused, subject.compiled) == (False, True)
 
 
 def test_a_model_that_somebody_looks_into_trains_by_its_own_forward_pass() -> None:
@@ -120,3 +124,15 @@ def test_dropout_is_drawn_from_the_seed(name: str) -> None:
     spread = torch.tensor(plain).std() / 60**0.5 + torch.tensor(many).std() / 60**0.5
     assert abs(sum(many) - sum(plain)) / 60 < 3 * spread  # as much is dropped as the model's own way drops
     assert abs(sum(many) / 60 - without) > 1e-4
+
+
+def test_what_is_too_wide_or_too_long_is_not_for_kernels(monkeypatch) -> None:
+    model = make(KNOWN["gpt"])
+    forward = fused_forward(model)
+    subject = Gradients(model, contextlib.nullcontext, compile=True, fuse=True)
+    assert (subject.fused, subject.compiled) == (True, False)
+    assert forward is not None
+    with pytest.raises(ModelError, match="33 tokens are more than the model's context, 32"):
+        forward(batch(padded=False).source, torch.ones(1, 33, dtype=torch.long))
+    monkeypatch.setattr(module, "MOST_WIDTH", 31)
+    assert fused_forward(model) is None

@@ -46,7 +46,7 @@ def batches(count: int, rows: int = 4) -> list[Batch]:
 
 
 def train(
-    model: Writer, record: bool, steps: int, lowered: bool = False, device: str = "cpu", **settings
+    model: Writer, record: bool, steps: int, lowered: bool = False, device: str = "cpu", fuse: bool = False, **settings
 ) -> tuple[list[float], Gradients]:
     config = TrainConfig(lr=1e-2, clip=0.5, eps=1e-3, **settings)  # biases of keys have no gradient but noise
     optimizer = Optimizer(model.to(device), config, torch.device(device), record)
@@ -63,12 +63,14 @@ def train(
         contextlib.nullcontext,
         0.1,
         record=record,
+        fuse=fuse,
         lowered=low,
         finish=finish if optimizer.recordable else None,
         recorder=Replayed if device == "cpu" else Recorded,
     )
     losses = []
     for step, batch in enumerate(batches(steps), start=1):
+        torch.manual_seed(step)
         optimizer.prepare(1 / step, step)
         computed = subject(batch, 1 / (step + 20))
         if computed.norm is None:

@@ -15,12 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.layers.decoding.kernel_choice import chosen
 from regard.layers.decoding.products import Norm, tensors_of
 from regard.layers.decoding.triton_here import INTERPRETED, jit, launch, power_of_2, ready, runs_on, tl
 
-AHEAD = (
-    False  # whether programs ask for their matrices before they wait for states: from sm_90 on, and never measured yet
-)
 LINE = 128  # bytes that memory gives at once
 STAGE = 48 << 10  # bytes of matrices that a program asks for at once
 STAGES = 3
@@ -92,8 +90,7 @@ def ahead(*weights: Tensor) -> dict[str, Any]:
     """What kernels need to know to ask for matrices before they read them: in pieces that begin where 16 bytes do."""
     size = weights[0].element_size()
     can = all(weight.shape[1] * size % 16 == 0 and weight.data_ptr() % 16 == 0 for weight in weights)
-    newer = not weights[0].is_cuda or torch.cuda.get_device_capability(weights[0].device) >= (9, 0)
-    return {"AHEAD": AHEAD and can and newer and not INTERPRETED, "LINE": LINE // size}
+    return {"AHEAD": chosen().ahead and can and not INTERPRETED, "LINE": LINE // size}
 
 
 def turn(columns: int, weight: Tensor, matrices: int = 1) -> int:

@@ -88,7 +88,7 @@ def product(
         *tensors_of(residual_norm, x),
         out,
         **shape,
-        **tiling(rows, inputs, columns),
+        **tiling(rows, inputs, columns, few),
     )
     return out
 
@@ -130,9 +130,9 @@ def columns_of(inputs: int, outputs: int) -> int:
     return columns
 
 
-def tiling(rows: int, inputs: int, columns: int) -> dict[str, Any]:
-    """How a kernel is cut into tiles, for so many outputs of each program."""
-    if rows <= FEWEST:
+def tiling(rows: int, inputs: int, columns: int, singly: bool) -> dict[str, Any]:
+    """How a kernel is cut into tiles, for so many outputs of each program, and rows one by one or all at once."""
+    if singly:
         cells = power_of_2(inputs)
         return {"ROWS": rows, "COLUMNS": columns, "CELLS": cells, "num_warps": 8 if columns * cells > 8192 else 4}
     tile = max(16, power_of_2(rows))

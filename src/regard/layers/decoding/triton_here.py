@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.layers.decoding.kernel_choice import chosen
+
 try:
     import triton
     import triton.language as tl
@@ -20,9 +22,6 @@ except ImportError:  # torch for CPUs comes without it
     triton = tl = None
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU then, for tests
-
-# Whether a kernel may start while the one before it ends, and read weights meanwhile: programmatic dependent launch, from sm_90 on
-EARLY = False
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -53,15 +52,16 @@ def power_of_2(number: int) -> int:
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **named: Any) -> None:
     """Runs a kernel that calls `ready`."""
-    options = {"launch_pdl": True} if EARLY else {}
+    early = chosen().early
+    options = {"launch_pdl": True} if early else {}
     where = arguments[0].device
     with torch.cuda.device(where) if where.type == "cuda" else contextlib.nullcontext():
-        kernel[grid](*arguments, **named, EARLY=EARLY, **options)
+        kernel[grid](*arguments, **named, EARLY=early, **options)
 
 
 @jit
 def ready(EARLY: tl.constexpr):
-    """To be called before anything is read that kernels write, and before anything is written."""
+    """To be called before anything is read that kernels write, and before anything is written; weights may be read before it."""
     if EARLY:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

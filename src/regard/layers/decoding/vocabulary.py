@@ -8,12 +8,14 @@ tokens are found without reading all.
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportPossiblyUnboundVariable=false
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.layers.decoding.kernel_choice import chosen
+from regard.layers.decoding.pending import ahead, touch
 from regard.layers.decoding.products import (
     FEWEST,
     MOST_CELLS,
@@ -47,10 +49,15 @@ class Logits(NamedTuple):
         return (self.highest + self.sums.log()).logsumexp(-1, keepdim=True)
 
 
+def singly(rows: int) -> bool:
+    """Whether rows are multiplied one by one, without tensor cores."""
+    return rows <= FEWEST and not chosen().tiles
+
+
 def group_of(rows: int, inputs: int) -> int:
     """How many tokens a program of `logits` has."""
     cells = MOST_CELLS // (1 if rows <= 2 else 2)
-    return max(1, min(GROUP, cells // power_of_2(inputs))) if rows <= FEWEST else GROUP
+    return max(1, min(GROUP, cells // power_of_2(inputs))) if singly(rows) else GROUP
 
 
 def logits(
@@ -64,7 +71,7 @@ def logits(
     """Of norm(x). Forbidden are the tokens below `specials`, the token `also`, and each row's own, `banned`. In float32."""
     rows, inputs = x.shape
     outputs = len(linear.weight)
-    few, group = rows <= FEWEST, group_of(rows, inputs)
+    few, group = singly(rows), group_of(rows, inputs)
     blocks = -(-outputs // group)
     if not runs_on(x):
         return _forbid(linear(x if norm is None else norm(x)).float(), banned, specials, also, group)
@@ -87,9 +94,16 @@ def logits(
         SPECIALS=specials,
         ALSO=also,
         BANNED=banned.shape[1],
-        **tiling(rows, inputs, group),
+        **tiling(rows, inputs, group, few),
+        **({} if few else _ahead(weight)),
     )
     return Logits(values, maxima, highest, sums, group)
+
+
+def _ahead(weight: Tensor) -> dict[str, Any]:
+    """Only together with `tiles`: more rows have never been measured so."""
+    found = ahead(weight)
+    return found | {"AHEAD": found["AHEAD"] and chosen().tiles}
 
 
 def forbid(values: Float[Tensor, "N V"], banned: Int[Tensor, "N n"], specials: int, also: int) -> Logits:
@@ -245,12 +259,15 @@ def _tiles(
     TILE: tl.constexpr,
     COLUMNS: tl.constexpr,
     CELLS: tl.constexpr,
+    AHEAD: tl.constexpr,
+    LINE: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     block, blocks = tl.program_id(0), tl.num_programs(0)
     columns = block * COLUMNS + tl.arange(0, COLUMNS)
     rows = tl.arange(0, TILE)
     present, there = rows < rows_there, columns < OUTPUTS
+    touch(weight, block * COLUMNS, tl.minimum(COLUMNS, OUTPUTS - block * COLUMNS), INPUTS, LINE, AHEAD)
     ready(EARLY)
     y = tile_product(
         x, weight, norm_weight, norm_bias, rows, present, columns,

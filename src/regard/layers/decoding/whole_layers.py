@@ -1,6 +1,6 @@
 """One step of a decoder for few rows in one kernel for each sub-layer: three a layer with a source, and two without.
 
-It has not run on a GPU yet, and so is used only where `WHOLE_LAYERS` is set.
+Where they are taken says `kernel_choice`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from regard.layers.decoding.whole_attention import attend_text
 from regard.layers.decoding.whole_feed_forward import feed
 from regard.layers.decoding.whole_source_attention import attend_source
 
-WHOLE_LAYERS = False
 MOST_ROWS = 8  # every program reads the parts of all its rows
 MOST_PLACES = 2048  # that one program looks at; beyond, several programs share them
 MOST_HEADS = 32  # each leaves a part
@@ -24,8 +23,8 @@ MOST_HEAD = 256  # bytes of a head's query: beyond, a program would need more re
 
 
 def fits(decoder: Decoder, rows: int, source: Source | None, state: CacheState) -> bool:
-    """Whether steps of so many rows are to be taken so."""
-    if not WHOLE_LAYERS or rows > MOST_ROWS or decoder.heads > MOST_HEADS or decoder.width > MOST_WIDTH:
+    """Whether steps of so many rows can be taken so."""
+    if rows > MOST_ROWS or decoder.heads > MOST_HEADS or decoder.width > MOST_WIDTH:
         return False
     head = state.keys[0].shape[-1] * decoder.embedding.element_size()
     if head > MOST_HEAD or max(len(layer.inner.weight) for layer in decoder.layers) > MOST_INNER:

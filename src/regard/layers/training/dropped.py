@@ -1,4 +1,4 @@
-"""Dropout in front of a residual connection, forward and backward, each in one kernel.
+"""Dropout in front of a residual connection: what it drops, and its gradient in one kernel.
 
 Which numbers are dropped is not stored, but found again from a seed and their places, by a hash of 32 bits (two rounds of
 multiplying and shifting, after the finalisers of MurmurHash3 and of Wellons' hash prospector). The generators of torch and of
@@ -17,7 +17,6 @@ from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
 
 WHOLE = 1 << 32
-BLOCK = 4096
 
 
 def seeds(count: int, device: torch.device) -> Int[Tensor, "N"]:
@@ -28,17 +27,9 @@ def seeds(count: int, device: torch.device) -> Int[Tensor, "N"]:
 def dropped_sum(
     x: Float[Tensor, "N D"], written: Float[Tensor, "N D"], part: float, seed: Int[Tensor, ""]
 ) -> Float[Tensor, "N D"]:
-    """x + dropout(written), in the type of x."""
-    if not runs_on(x):
-        more = written.float() if not part else written.float() * kept(x.shape, part, seed) * scale_of(part)
-        return (x.float() + more).to(x.dtype)
-    out = torch.empty_like(x)
-    count = x.numel()
-    with on_device_of(x):
-        _sum[(-(-count // BLOCK),)](
-            x, written, seed, out, count, scale_of(part), least(part), DROP=part > 0, BLOCK=BLOCK, num_warps=8
-        )  # fmt: skip
-    return out
+    """x + dropout(written), in the type of x: the reference of what several kernels have in them."""
+    more = written.float() if not part else written.float() * kept(x.shape, part, seed) * scale_of(part)
+    return (x.float() + more).to(x.dtype)
 
 
 def dropped_gradient(
@@ -100,18 +91,7 @@ def hashed(place, seed):
     return h ^ (h >> 15)
 
 
-@jit("count", "drop")
-def _sum(x, written, seed, out, count, scale, drop, DROP: tl.constexpr, BLOCK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    there = at < count
-    z = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-    more = tl.load(written + at, mask=there, other=0.0).to(tl.float32)
-    if DROP:
-        more = tl.where(hashed(at, tl.load(seed)) >= drop.to(tl.uint32), more * scale, 0.0)
-    tl.store(out + at, (z + more).to(out.dtype.element_ty), mask=there)
-
-
-@jit("rows", "drop")
+@jit("seed", "rows", "drop")
 def _gradient(
     d_sum,
     seed,

@@ -67,17 +67,19 @@ class _Embedded(torch.autograd.Function):
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         tokens, seed = ctx.saved_tensors
         rows = d_out.reshape(-1, d_out.shape[-1])
-        d_positions, factor = None, ctx.factor
+        d_table, d_positions, factor = None, None, ctx.factor
         if ctx.of_positions is not None:
             d, _ = dropped_gradient(rows, ctx.dropout, seed, d_out.dtype)
             d_positions, d = d.view(d_out.shape).sum(0).to(ctx.of_positions), d * factor if factor != 1 else d
         else:
             d, _ = dropped_gradient(rows, ctx.dropout, seed, d_out.dtype, factor)
-        d_table = torch.ops.aten.embedding_dense_backward(d, tokens.reshape(-1), ctx.vocabulary, -1, False)
-        return None, d_table.to(ctx.dtype), None, d_positions, None, None
+        if ctx.needs_input_grad[1]:
+            d_table = torch.ops.aten.embedding_dense_backward(d, tokens.reshape(-1), ctx.vocabulary, -1, False)
+            d_table = d_table.to(ctx.dtype)
+        return None, d_table, None, d_positions, None, None
 
 
-@jit("rows", "length", "drop")
+@jit("seed", "rows", "length", "drop")
 def _embed(
     tokens,
     table,

@@ -109,7 +109,7 @@ def _reference(d_normed: Tensor, x: Tensor, norm: Norm, past: Tensor | None, dro
     return NormGradients(d_x.to(x.dtype), (d * unit).sum(0), None if norm.bias is None else d.sum(0), *d_written)
 
 
-@jit("rows", "drop")
+@jit("seed", "rows", "drop")
 def _forward(
     x,
     written,
@@ -150,7 +150,7 @@ def _forward(
     tl.store(out + at, z.to(out.dtype.element_ty), mask=there)
 
 
-@jit("rows", "drop")
+@jit("seed", "rows", "drop")
 def _backward(
     d_normed,
     x,

@@ -132,20 +132,21 @@ class _Between(torch.autograd.Function):
         first, dropout, norm, matrix, activation, _ = ctx.parts
         d_out = _rows(d_out)
         d_weight = d_bias = d_first = d_first_bias = d_read = None
+        _, of_read, of_first, of_first_bias, _, _, of_weight, of_bias, _ = ctx.needs_input_grad
         if matrix is not None:
             if activation is not None:
                 d_out, d_bias = activation_backward(d_out, seen, activation)
-            elif matrix.bias is not None:
+            elif of_bias:
                 d_bias = summed(d_out)
-            d_weight = _matrix_gradient(d_out, normed, matrix)
-            d_bias = None if matrix.bias is None or d_bias is None else d_bias.to(matrix.bias.dtype)
+            d_weight = _matrix_gradient(d_out, normed, matrix) if of_weight else None
+            d_bias = d_bias.to(matrix.bias.dtype) if of_bias and d_bias is not None else None
             d_out = d_out @ matrix.low_weight
         past = None if d_total is None else _rows(d_total)
         found = norm_backward(d_out, total, norm, past, dropout)
         if found.written is not None and found.written_sum is not None:
-            d_first = _matrix_gradient(found.written, before, first)
-            d_first_bias = None if first.bias is None else found.written_sum.to(first.bias.dtype)
-            d_read = (found.written @ first.low_weight).view(ctx.read_shape)
+            d_first = _matrix_gradient(found.written, before, first) if of_first else None
+            d_first_bias = found.written_sum.to(first.bias.dtype) if of_first_bias else None
+            d_read = (found.written @ first.low_weight).view(ctx.read_shape) if of_read else None
         d_norm = (None if t is None else t.to(norm.weight.dtype) for t in (found.weight, found.bias))
         return found.x.view(ctx.shape), d_read, d_first, d_first_bias, *d_norm, d_weight, d_bias, None
 
@@ -163,5 +164,7 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         (rows,), matrix, d_out = ctx.saved_tensors, ctx.matrix, _rows(d_out)
-        d_bias = None if matrix.bias is None else summed(d_out).to(matrix.bias.dtype)
-        return (d_out @ matrix.low_weight).view(ctx.shape), _matrix_gradient(d_out, rows, matrix), d_bias, None
+        of_x, of_weight, of_bias, _ = ctx.needs_input_grad
+        d_x = (d_out @ matrix.low_weight).view(ctx.shape) if of_x else None
+        d_weight = _matrix_gradient(d_out, rows, matrix) if of_weight else None
+        return d_x, d_weight, summed(d_out).to(matrix.bias.dtype) if of_bias else None, None

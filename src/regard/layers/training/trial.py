@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from regard.layers.training import short_attention
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.dropped import dropped_gradient
 from regard.layers.training.embedded import embed
+from regard.layers.training.library_attention import copy_heads
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
 from regard.layers.training.short_attention import attention_backward, attention_forward
 from regard.layers.training.tiles import on_device
@@ -31,15 +32,22 @@ LENGTHS = (11, 27, 43)  # of sentences to attend to: a size of tiles each
 Outcome = list[Tensor]
 
 
+class Kind(NamedTuple):
+    """What a model is made of, as far as kernels differ by it."""
+
+    width: int
+    heads: int
+    activation: str = "relu"
+    norm: int = 2  # as products.Norm counts them
+
+
 @cache
-def kernels_work(device: torch.device, width: int, heads: int, state: torch.dtype, low: torch.dtype) -> bool:
-    """For states of such a width and type, and products of another."""
+def kernels_work(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> bool:
+    """For such a model with states of a type, and products of another."""
     if not usable(device.type):
         return False
     here = torch.device("cpu")
-    pairs = zip(
-        pieces(device, width, heads, state, low), pieces(here, width, heads, torch.float32, torch.float32), strict=True
-    )
+    pairs = zip(pieces(device, kind, state, low), pieces(here, kind, torch.float32, torch.float32), strict=True)
 
     def agree(pair: tuple[Callable[[], Outcome], Callable[[], Outcome]]) -> bool:
         with torch.no_grad(), on_device(device), torch.autocast(device.type, enabled=False):
@@ -56,11 +64,9 @@ def kernels_work(device: torch.device, width: int, heads: int, state: torch.dtyp
         return False
 
 
-def pieces(
-    device: torch.device, width: int, heads: int, state: torch.dtype, low: torch.dtype
-) -> Iterator[Callable[[], Outcome]]:
+def pieces(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> Iterator[Callable[[], Outcome]]:
     """What gives something by kernels; on a CPU, the same by their references."""
-    generator = torch.Generator().manual_seed(1)
+    generator, width, heads = torch.Generator().manual_seed(1), kind.width, kind.heads
 
     def numbers(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator).bfloat16().float().to(device)
@@ -74,7 +80,8 @@ def pieces(
 
     x, past = (numbers(33, width).to(state) for _ in range(2))
     d, seed = numbers(33, width).to(low), torch.tensor(-12345678901234567, device=device)
-    norm, dropout = Norm(numbers(width), numbers(width), 1e-5, rms=False), Dropout(0.3, seed)
+    bias = numbers(width) if kind.norm == 2 else None
+    norm, dropout = Norm(numbers(width), bias, 1e-5, rms=kind.norm == 3), Dropout(0.3, seed)
     yield piece(norm_backward, d, x, norm, past, dropout)
     yield piece(add_and_norm, x, d, dropout, norm, low)
     yield piece(norm_backward, d, x, norm, past)
@@ -82,7 +89,7 @@ def pieces(
     yield piece(dropped_gradient, past, 0.3, seed, state)
     for times in (1, 2, 3):
         yield piece(summed, numbers(33, times * width).to(low))
-    yield piece(activation_backward, numbers(33, 4 * width).to(low), numbers(33, 4 * width).to(low), "relu")
+    yield piece(activation_backward, numbers(33, 4 * width).to(low), numbers(33, 4 * width).to(low), kind.activation)
     tokens, table = torch.arange(33, device=device).view(3, 11) % 7, numbers(7, width).to(state)
     yield piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed)
     for length, causal in itertools.product(LENGTHS, (False, True)):
@@ -91,10 +98,17 @@ def pieces(
         if short_attention.usable(length, length, width // heads, low):
             yield piece(_attention, q, kv, heads, keep, causal)
             yield piece(_attention_gradients, d_out, q, kv, heads, keep, causal)
+    yield piece(_merged, numbers(3, heads, 11, width // heads).to(low))
 
 
 def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
     return (attention_forward if q.is_cuda else short_attention.plainly)(q, kv, heads, keep, causal)
+
+
+def _merged(mixed: Tensor) -> Tensor:
+    out = torch.empty_like(mixed.transpose(1, 2), memory_format=torch.contiguous_format)
+    copy_heads(out.transpose(1, 2), mixed)
+    return out
 
 
 def _attention_gradients(d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Any:

@@ -1,0 +1,83 @@
+"""Which kernels a step gets: by rows, kind of model and GPU, as it was measured."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+
+from regard.layers.decoding import kernel_choice, vocabulary
+from regard.layers.decoding.kernel_choice import Kernels, choose, chosen, using
+
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Its capability, which can be changed: an H200's at first."""
+    found = [(9, 0)]
+    monkeypatch.setattr(kernel_choice, "_capability", lambda device: found[-1])
+    return found
+
+
+def test_the_rule(gpu) -> None:
+    parts, whole = Kernels(early=True), Kernels(early=True, whole=True, ahead=True)
+    with_source = {1: parts, 2: whole, 4: whole, 8: whole, 9: Kernels(), 64: Kernels()}
+    assert {rows: choose(rows, GPU, source=True) for rows in with_source} == with_source
+    for rows, expected in {1: parts, 4: parts, 8: parts, 9: Kernels()}.items():
+        assert choose(rows, GPU, source=False) == expected
+
+
+def test_older_and_smaller_gpus(gpu) -> None:
+    for capability, expected in {(8, 0): Kernels(), (8, 9): Kernels(), (12, 0): Kernels(early=True)}.items():
+        gpu.append(capability)
+        assert choose(4, GPU, source=True) == expected
+    gpu.append((8, 0))
+    kernel_choice.FORCED |= {"early": True, "ahead": True}  # even if somebody asks for it
+    try:
+        assert choose(4, GPU, source=True) == Kernels()
+    finally:
+        kernel_choice.FORCED.clear()
+
+
+def test_without_a_gpu_nothing_starts_early() -> None:
+    assert choose(1, torch.device("cpu"), source=True) == Kernels()
+    assert choose(4, torch.device("cpu"), source=True) == Kernels(whole=True)
+
+
+def test_what_does_not_work_is_left_out(gpu, monkeypatch) -> None:
+    assert choose(4, GPU, source=True, without={"whole"}) == Kernels(early=True, ahead=True)
+    monkeypatch.setitem(kernel_choice.FORCED, "whole", True)
+    assert choose(1, GPU, source=False).whole
+    assert not choose(1, GPU, source=False, without={"whole"}).whole
+
+
+def test_parts_can_be_forced(gpu, monkeypatch) -> None:
+    for name in Kernels._fields:
+        monkeypatch.setitem(kernel_choice.FORCED, name, False)
+    assert choose(4, GPU, source=True) == Kernels()
+    monkeypatch.setitem(kernel_choice.FORCED, "tiles", True)
+    assert choose(4, GPU, source=True) == Kernels(tiles=True)
+    assert choose(1, GPU, source=True) == choose(9, GPU, source=True) == Kernels()
+
+
+def test_a_choice_holds_where_it_is_used_and_in_that_thread() -> None:
+    seen: list[Kernels] = []
+    with using(Kernels(early=True)):
+        with using(Kernels(whole=True)):
+            other = threading.Thread(target=lambda: seen.append(chosen()))
+            other.start()
+            other.join()
+            seen.append(chosen())
+        seen.append(chosen())
+    assert [*seen, chosen()] == [Kernels(), Kernels(whole=True), Kernels(early=True), Kernels()]
+    with pytest.raises(KeyError), using(Kernels(early=True)):
+        raise KeyError
+    assert chosen() == Kernels()
+
+
+def test_rows_meet_the_vocabulary_one_by_one_or_in_tensor_cores() -> None:
+    assert [vocabulary.group_of(rows, 512) for rows in (1, 4, 5)] == [32, 16, 64]
+    with using(Kernels(tiles=True)):
+        assert [vocabulary.group_of(rows, 512) for rows in (4, 5)] == [64, 64]

@@ -1,0 +1,340 @@
+"""Training by few kernels, in all the ways that gradients are asked for. On a CPU, the kernels' references do the work."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import weakref
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from test_fused_forward import KNOWN, SMALL, batch, computed, make
+from test_loop import store
+from test_recorded_steps import make as make_small
+from test_recorded_steps import train
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from regard.core.types import Padded
+from regard.data.batching import Batch
+from regard.layers.training import dropped, library_attention, short_attention, trial
+from regard.models import fused_forward as module
+from regard.models.base import build_model
+from regard.models.gpt import GPTConfig
+from regard.models.transformer import TransformerConfig
+from regard.training import loop
+from regard.training.config import TrainConfig
+from regard.training.gradient import Gradients
+from regard.training.loop import Trainer
+from regard.training.lowered import Lowered
+from regard.training.progress import Reporter
+from regard.training.texts import PairText
+
+CPU = torch.device("cpu")
+BOTH = ["paper's parts", "gpt"]
+FROZEN = ["embedding", "norm", "weight", "bias", "encoder", "attention", "decoder.1", "decoder"]
+
+
+def same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], rtol: float = 1e-3) -> None:
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(
+            found[name], gradient, rtol=rtol, atol=3e-6, msg=lambda text, name=name: f"{name}: {text}"
+        )
+
+
+class Products(TorchDispatchMode):
+    """Counts operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.count: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count[function.overloadpacket.__name__] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", [*BOTH, "rms, gelu"])
+@pytest.mark.parametrize("frozen", FROZEN)
+def test_what_is_frozen_gets_no_gradient_and_costs_none(name: str, frozen: str) -> None:
+    model, one = make(KNOWN[name]), batch(padded=True)
+    with Products() as whole:
+        computed(model, one, fuse=True)
+    chosen = [(key, p) for key, p in model.named_parameters() if frozen in key]
+    if not chosen:
+        pytest.skip("it has none")
+    for _, parameter in chosen:
+        parameter.requires_grad_(False)
+    with Products() as less:
+        fused, found = computed(model, one, fuse=True)
+    plain, expected = computed(model, one)
+    torch.testing.assert_close(fused.loss, plain.loss, rtol=1e-5, atol=1e-6)
+    assert not {key for key, _ in chosen} & found.keys()
+    same(found, expected)
+    spared = sum(p.dim() == 2 and "embedding" not in key and "table" not in key for key, p in chosen)
+    assert whole.count["mm"] - less.count["mm"] >= spared
+    if any("embedding" in key for key, _ in chosen):
+        assert less.count["embedding_dense_backward"] == 0 < whole.count["embedding_dense_backward"]
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_two_readings_are_two_dropouts_and_agree_without(name: str) -> None:
+    model, one = make(KNOWN[name]), batch(padded=True)
+    plain, expected = computed(model, one, consistency=5.0)
+    fused, found = computed(model, one, consistency=5.0, fuse=True)
+    torch.testing.assert_close(fused.loss, plain.loss, rtol=1e-4, atol=1e-5)
+    same(found, expected, 2e-3)
+    losses = []
+    model = make(dataclasses.replace(KNOWN[name], dropout=0.3))
+    for consistency in (1e-9, 5.0):
+        torch.manual_seed(3)
+        losses.append(computed(model, one, consistency=consistency, fuse=True)[0])
+    assert losses[1].loss > losses[0].loss + 0.01
+    torch.testing.assert_close(losses[1].nll, losses[0].nll)
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("lowered", [False, True])
+def test_micro_batches_add_up(name: str, lowered: bool) -> None:
+    outcomes = []
+    for fuse in (False, True):
+        model = make(KNOWN[name])
+        low = Lowered(model, torch.float64) if lowered else None
+        subject = Gradients(model, contextlib.nullcontext, 0.1, fuse=fuse, lowered=low)
+        for one in (batch(padded=True), batch(padded=False), batch(padded=True)):
+            subject(one, 1 / 50)
+        outcomes.append({key: p.grad for key, p in model.named_parameters() if p.grad is not None})
+        if low is not None:
+            assert all(p.grad is None for p in low.model.parameters())
+            assert next(low.model.parameters()).dtype == torch.float64
+    same(outcomes[1], outcomes[0])
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("late", [False, True])
+def test_batches_that_do_not_fit_are_cut(name: str, late: bool) -> None:
+    model, one = make(KNOWN[name]), batch(padded=True)
+    plain, expected = computed(model, one)
+    model.zero_grad()
+    subject = Gradients(model, contextlib.nullcontext, 0.1, fuse=True)
+    forward, asked = subject.forward, []
+
+    def refuse(gradient: torch.Tensor) -> None:
+        if len(gradient) > 2:
+            raise torch.OutOfMemoryError("late")
+
+    def limited(source, target):
+        asked.append(len(target))
+        if len(target) > 2 and not late:
+            raise torch.OutOfMemoryError("too many rows")
+        forced = forward(source, target)
+        if late:
+            forced.hidden.register_hook(refuse)
+        return forced
+
+    subject.forward = limited
+    fused = subject(one, 1 / 20)
+    assert (asked, subject.split) == ([3, 2, 1], 1)
+    torch.testing.assert_close(fused.loss, plain.loss, rtol=1e-5, atol=1e-6)
+    same({key: p.grad for key, p in model.named_parameters() if p.grad is not None}, expected)
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+def test_recorded_steps_draw_anew_and_learn_what_others_do(lowered: bool) -> None:
+    plain, recorded = make_small(dropout=0.3), make_small(dropout=0.3)
+    expected, _ = train(plain, False, 9, lowered, fuse=True)
+    losses, subject = train(recorded, True, 9, lowered, fuse=True)
+    assert subject.fused
+    assert len(subject.recordings) == 2
+    assert losses == pytest.approx(expected, rel=1e-5)
+    for a, b in zip(recorded.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_replays_of_a_batch_depend_on_the_seed() -> None:
+    from graph_standin import Replayed
+
+    model = make(dataclasses.replace(KNOWN["paper's parts"], dropout=0.3))
+    subject = Gradients(model, contextlib.nullcontext, fuse=True, record=True, recorder=Replayed)
+    losses = []
+    for seed in (0, 0, 1, 2, 1):  # computed, recorded, and replayed
+        torch.manual_seed(seed)
+        losses.append(float(subject(batch(padded=False), 1 / 20).loss))
+    assert len(subject.recordings) == 1
+    assert losses[0] == losses[1]
+    assert losses[2] == losses[4]
+    assert len(set(losses)) == 3
+
+
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize(("positions", "long"), [("none", False), ("sinusoidal", False), ("sinusoidal", True)])
+def test_a_copy_of_lower_precision_reads_any_positions(fuse: bool, positions: Any, long: bool) -> None:
+    """States keep its type, also beyond the positions that are tabled."""
+    one = batch(padded=True)
+    if long:
+        target = torch.randint(4, 19, (2, 1030), generator=torch.Generator().manual_seed(1))
+        one = Batch(Padded(*(t[:2] for t in one.source)), target.roll(1, 1), target, [0, 1])
+    losses = []
+    for low in (False, True):
+        model = make(TransformerConfig(**SMALL, layers=1, positions=positions))
+        lowered = Lowered(model, torch.float16) if low else None
+        subject = Gradients(model, contextlib.nullcontext, 0.1, fuse=fuse, lowered=lowered)
+        losses.append(subject(one, 1e-3).loss)
+        assert all(p.grad is None or (p.grad.isfinite().all() and p.grad.any()) for p in model.parameters())
+    torch.testing.assert_close(losses[1].float(), losses[0], rtol=2e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("padded", [False, True])
+def test_what_the_librarys_attention_is_asked_for(monkeypatch, name: str, padded: bool) -> None:
+    """Dropout of weights as the model says, and no mask where nothing is hidden."""
+    asked: list[tuple] = []
+
+    def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False):
+        asked.append((attn_mask is not None, dropout_p, is_causal))
+        return right(q, k, v, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal)
+
+    right = F.scaled_dot_product_attention
+    monkeypatch.setattr(library_attention.F, "scaled_dot_product_attention", attention)
+    model, one = make(dataclasses.replace(KNOWN[name], attention_dropout=0.25)), batch(padded)
+    computed(model, one)
+    expected = asked.copy()
+    asked.clear()
+    computed(model, one, fuse=True)
+    assert asked
+    assert Counter(asked) == Counter(expected)
+    assert {part for _, part, _ in asked} == {0.25}
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_every_dropout_is_drawn_by_itself(monkeypatch, name: str) -> None:
+    drawn: list[tuple[float, int]] = []
+
+    def noted(part: float, seed: torch.Tensor) -> Any:
+        drawn.append((part, int(seed)))
+        return right(part, seed)
+
+    def embedded(*given: Any) -> torch.Tensor:
+        drawn.append((given[-2], int(given[-1])))
+        return embed(*given)
+
+    right, embed = module.Dropout, module.embedded
+    monkeypatch.setattr(module, "Dropout", noted)
+    monkeypatch.setattr(module, "embedded", embedded)
+    computed(make(dataclasses.replace(KNOWN[name], dropout=0.3)), batch(padded=True), fuse=True)
+    assert {part for part, _ in drawn} == {0.3}
+    assert len({seed for _, seed in drawn}) == len(drawn) == (12 if name == "paper's parts" else 5)
+
+
+def test_parts_near_one_and_none_are_numbers() -> None:
+    seed = torch.tensor(5)
+    assert dropped.least(1 - 1e-15) == (1 << 32) - 1
+    assert dropped.kept((50, 50), 0.0, seed).all()
+    assert not dropped.kept((50, 50), 1 - 1e-12, seed).any()
+    for part in (0.999, 1 - 1e-12):
+        model = make(dataclasses.replace(KNOWN["paper's parts"], dropout=part))
+        fused, found = computed(model, batch(padded=True), fuse=True)
+        assert fused.loss.isfinite()
+        assert all(gradient.isfinite().all() for gradient in found.values())
+
+
+def test_nothing_is_kept_alive_after_a_step(monkeypatch) -> None:
+    """Without the collector: what a backward pass is given does not hold on to itself."""
+    held: list[weakref.ref] = []
+
+    def noted(*given: Any) -> Any:
+        found = right(*given)
+        held.extend(weakref.ref(matrix.low_weight) for matrix in found.values())
+        return found
+
+    right = module.matrices
+    monkeypatch.setattr(module, "matrices", noted)
+    gc.collect()
+    gc.disable()
+    try:
+        computed(make(KNOWN["paper's parts"]), batch(padded=True), fuse=True)
+        assert len(held) == 22
+        assert all(one() is None for one in held)
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_each_gradient_is_told_of_once(name: str) -> None:
+    """As workers that send them while others are computed rely on."""
+    model, told = make(KNOWN[name]), Counter()
+    for key, parameter in model.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _, key=key: told.update([key]))
+    _, found = computed(model, batch(padded=True), fuse=True)
+    assert told == Counter(found.keys())
+
+
+def test_what_is_tried_is_what_the_model_has(monkeypatch) -> None:
+    tried: list[tuple] = []
+    monkeypatch.setattr(trial, "kernels_work", lambda *given: bool(tried.append(given)) or True)
+    for low, lowered in ((False, False), (True, False), (True, True)):
+        assert module.kernels_work(make(KNOWN["rms, gelu"]), CPU, low, lowered)
+    kind = trial.Kind(32, 2, "gelu", 3)
+    single, half = torch.float32, torch.bfloat16
+    assert tried == [(CPU, kind, *types) for types in ((single, single), (single, half), (half, half))]
+    assert module.kernels_work(make(KNOWN["gpt, no biases"]), CPU, False, False)
+    assert tried[-1][1] == trial.Kind(32, 2, "relu", 1)
+    assert not module.kernels_work(make(GPTConfig(**SMALL, norm="post")), CPU, False, False)
+    monkeypatch.undo()
+    assert not module.kernels_work(make(KNOWN["gpt"]), CPU, False, False), "there are no kernels for a CPU"
+
+
+def trained(folder: Path, dropout: float, **settings: Any) -> Trainer:
+    torch.manual_seed(0)
+    config = TransformerConfig(width=32, layers=1, heads=2, dropout=dropout)
+    model = build_model("transformer", config, source_vocabulary=20, target_vocabulary=20, shared=True)
+    given = {"threads": 1, "workers": 0, "batch_tokens": 40, "warmup": 2, "save_every": 3, "log_every": 3, **settings}
+    subject = Trainer(model, PairText(store()), None, TrainConfig(**given), folder, CPU, Reporter(quiet=True))
+    subject.run()
+    return subject
+
+
+@pytest.fixture
+def forced(monkeypatch) -> None:
+    """As if there were kernels for a CPU."""
+    monkeypatch.setattr(loop, "kernels_work", lambda model, *_: module.fused_forward(model) is not None)
+
+
+@pytest.mark.usefixtures("forced")
+def test_a_run_learns_the_same(tmp_path: Path) -> None:
+    plain, fused = (trained(tmp_path / str(fuse), 0.0, steps=6, fused=fuse, eps=1e-3) for fuse in (False, True))
+    assert (plain.gradients.fused, fused.gradients.fused) == (False, True)
+    for (name, a), b in zip(fused.model.named_parameters(), plain.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.usefixtures("forced")
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"consistency": 1.0}])
+def test_a_run_goes_on_bit_for_bit(tmp_path: Path, settings: dict[str, Any]) -> None:
+    whole = trained(tmp_path / "whole", 0.3, steps=6, **settings)
+    trained(tmp_path / "parts", 0.3, steps=3, **settings)
+    again = trained(tmp_path / "parts", 0.3, steps=6, **settings)
+    assert again.gradients.fused
+    assert again.progress.step == 6
+    for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_short_attention_is_taken_where_it_can_be(monkeypatch) -> None:
+    """Neither with dropout of weights, nor by models whose heads are of other sizes."""
+    taken: list[str] = []
+    for name in ("self_attention", "cross_attention"):
+        right = getattr(short_attention, name)
+        monkeypatch.setattr(
+            short_attention, name, lambda *given, name=name, right=right: taken.append(name) or right(*given)
+        )
+    for sizes, count in (({}, 3), ({"attention_dropout": 0.1}, 0), ({"width": 24}, 0)):
+        taken.clear()
+        config = TransformerConfig(**{**SMALL, "layers": 1, **sizes})
+        computed(make(config), batch(padded=True), fuse=True)
+        assert len(taken) == count
