@@ -9,7 +9,8 @@ recorded and not. A list that differs while all of its scores agree to 0.001 is 
 has failed. On a CPU the kernels' references are compared, or with TRITON_INTERPRET=1 the kernels. One JSON line for each case.
 
 Kernels can be used in several ways, each checked with models of its own; what a name means says `Way`. Those that are for few rows
-are checked with few sentences. `--quick` takes three searches of four sentences, one at a time.
+are checked with few sentences. `--quick` takes three searches of four sentences, one at a time, or where a way is for many rows, of
+70 at once.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 
 from regard.core.types import EOS, pad_rows
-from regard.layers.decoding import kernel_choice, products, vocabulary, whole_feed_forward
+from regard.layers.decoding import (
+    kernel_choice,
+    many_logits,
+    narrow_attention,
+    products,
+    vocabulary,
+    whole_feed_forward,
+)
 from regard.layers.decoding.kernel_choice import Kernels
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
@@ -47,14 +56,26 @@ QUICK: dict[str, tuple[tuple[int, ...], list[str]]] = {
     "gpt": ((1,), ["greedy"]),
 }  # batches and searches of models
 
+NUMBERED: dict[str, list[tuple[Any, str]]] = {
+    "few": [(fast_steps, "FEW_ROWS")],
+    "singly": [(where, "FEWEST") for where in (products, vocabulary, fast_steps)],
+    "group": [(vocabulary, "GROUP")],
+    "slices": [(whole_feed_forward, name) for name in ("SLICES", "SLICES_OF_ROWS")],
+    "warps": [(narrow_attention, name) for name in ("WARPS", "WARPS_OF_BEAMS")],
+    "places": [(narrow_attention, "PLACES")],
+    "columns": [(many_logits, "COLUMNS")],
+}  # words with a number, and what it is of
+
 
 class Way:
     """How kernels are used, by words with "+" between them.
 
     - "on": as they are by default, which is what users get; "off": not at all; "parts": a few kernels for each sub-layer, none of
       which starts before the one before it has ended;
-    - "early", "whole", "ahead", "tiles": what kernel_choice.Kernels says of these; together with "on", the rest is as it is by
-      default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of "whole";
+    - "early", "whole", "ahead", "tiles", "narrow", "aligned": what kernel_choice.Kernels says of these; together with "on", the
+      rest is as it is by default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of
+      "whole"; "warpsN", "placesN": of "narrow", so many warps has a program, and looks at so many places in a turn; "columnsN": of
+      "aligned", the product has a multiple of N tokens (1: all of them);
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).
@@ -63,16 +84,14 @@ class Way:
     def __init__(self, name: str):
         self.name, self.words, self.fused = name, name.split("+"), name != "off"
         self.whole = "whole" in self.words
-        self.few, self.slices, self.singly, self.group = map(self._number, ("few", "slices", "singly", "group"))
-        known = {"on", "off", "parts", *Kernels._fields}
-        known |= {f"few{self.few}", f"slices{self.slices}", f"singly{self.singly}", f"group{self.group}"}
-        if not set(self.words) <= known or ("off" in self.words and len(self.words) > 1):
-            words = f"on, parts, {', '.join(Kernels._fields)}, slicesN, fewN, singlyN, groupN"
+        self.aligned = "aligned" in self.words
+        self.many = self.aligned or "narrow" in self.words
+        named = {"on", "off", "parts", *Kernels._fields}
+        numbered = [re.fullmatch(r"([a-z]+)(\d+)", word) for word in self.words if word not in named]
+        self.numbers = {found[1]: int(found[2]) for found in numbered if found}
+        if not (all(numbered) and set(self.numbers) <= set(NUMBERED)) or ("off" in self.words and len(self.words) > 1):
+            words = f"on, parts, {', '.join(Kernels._fields)}, {', '.join(f'{word}N' for word in NUMBERED)}"
             raise SystemExit(f"--kernels {name}: not off, nor some of {words} with + between them")
-
-    def _number(self, word: str) -> int | None:
-        found = [one[len(word) :] for one in self.words if one.startswith(word) and one[len(word) :].isdigit()]
-        return int(found[0]) if found else None
 
     def used(self, model: Any) -> bool:
         """Whether all searches with a model could be taken so."""
@@ -83,12 +102,7 @@ class Way:
         """Everything that is done in it is done so."""
         forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
         changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
-        changes += [] if self.few is None else [(fast_steps, "FEW_ROWS", self.few)]
-        changes += [] if self.group is None else [(vocabulary, "GROUP", self.group)]
-        if self.singly is not None:
-            changes += [(where, "FEWEST", self.singly) for where in (products, vocabulary, fast_steps)]
-        if self.slices is not None:
-            changes += [(whole_feed_forward, name, self.slices) for name in ("SLICES", "SLICES_OF_ROWS")]
+        changes += [(*place, number) for word, number in self.numbers.items() for place in NUMBERED[word]]
         usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
         try:
             for where, name, value in changes:
@@ -146,8 +160,12 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way
     torch.set_float32_matmul_precision("highest")
     fast_steps.DEVICES.add(device)
     try:
+        vocabulary -= way.aligned and vocabulary % many_logits.ROUND == 0  # otherwise there is nothing to align
         found = models(width, layers, heads, vocabulary, device)
-        wanted = QUICK if quick else {name: (FEW_BATCHES if way.whole else BATCHES, list(SEARCHES)) for name in found}
+        batches = FEW_BATCHES if way.whole else BATCHES
+        wanted = {name: (batches, list(SEARCHES)) for name in found}
+        if quick:
+            wanted = {name: (BATCHES[-1:] if way.many else few, methods) for name, (few, methods) in QUICK.items()}
         with way.taken():
             done = [
                 _check(name, found[name], case, device, way, vocabulary)

@@ -35,7 +35,7 @@ from torch import Tensor
 from regard.core.tree import State
 from regard.core.types import EOS
 from regard.search.config import MAX_HYPOTHESES, SearchConfig
-from regard.search.hypothesis import Hypothesis, Live, Scores, Work
+from regard.search.hypothesis import Hypothesis, Live, Scores, Work, firsts
 from regard.search.ranking import precise
 from regard.search.scoring import coverage_penalty, normalised, reachable
 
@@ -207,14 +207,14 @@ class BeamSearch:
         last = pool.last.numpy()[sentence, np.minimum(chosen, self.width - 1)]
         length, slot = end // MAX_HYPOTHESES, end % MAX_HYPOTHESES
         tokens, log_probs = self._texts(work, length, slot)
-        lists: list[list[Hypothesis]] = []
-        for b, facts in enumerate(zip(score.tolist(), length.tolist(), finished.tolist(), last.tolist(), strict=True)):
-            lists.append([])
-            for n, (value, size, whole, of_end) in enumerate(zip(*facts, strict=True)):
-                if value > NONE:
-                    own = log_probs[b, n, :size].tolist() + ([of_end] if whole else [])
-                    lists[-1].append(Hypothesis.of(tokens[b, n, :size].tolist(), own, value, whole))
-        return lists
+        flat_score, flat_finished, flat_last = (one.ravel().tolist() for one in (score, finished, last))
+        size = np.where(score > NONE, length, 0).ravel().tolist()
+        texts, own = firsts(tokens, size), firsts(log_probs, size)
+        for log_probs_of, whole, of_end in zip(own, flat_finished, flat_last, strict=True):
+            if whole:
+                log_probs_of.append(of_end)
+        found, many = list(map(Hypothesis.of, texts, own, flat_score, flat_finished)), score.shape[1]
+        return [[one for one in found[i : i + many] if one.score > NONE] for i in range(0, len(found), many)]
 
     def _texts(
         self, work: BeamWork, length: NDArray[np.int64], slot: NDArray[np.int64]
@@ -225,18 +225,17 @@ class BeamSearch:
         if self.width == 1:
             margin = live.tokens.shape[-1] - live.log_probs.shape[-1]
             return live.tokens[..., margin : margin + most].numpy(), live.log_probs[..., :most].numpy()
-        # by place, then sentence and hypothesis: what was written, and by which of all hypotheses
+        # by place, then sentence and hypothesis
         came, own = (one.flatten(0, 1)[:, :most].numpy().T for one in (work.came, live.log_probs))
-        first = np.arange(len(slot)) * self.width
-        written, earlier = came // MAX_HYPOTHESES, came % MAX_HYPOTHESES + first.repeat(self.width)
-        path, slot = np.zeros((most, *slot.shape), np.int64), slot + first[:, None]
-        shortest = int(length.min(initial=most))
+        first = (np.arange(len(slot)) * self.width)[:, None]
+        path, codes = (np.empty((most, *slot.shape), np.int64) for _ in range(2))
+        slot, shortest = slot + first, int(length.min(initial=most))
         for t in range(most - 1, -1, -1):
-            path[t] = slot
-            slot = earlier[t][slot] if t < shortest else np.where(t < length, earlier[t][slot], slot)
-        places = np.arange(most)[:, None, None]
-        tokens, log_probs = (one[places, path].transpose(1, 2, 0) for one in (written, own))
-        return tokens, log_probs
+            path[t], codes[t] = slot, came[t][slot]
+            earlier = codes[t] % MAX_HYPOTHESES + first
+            slot = earlier if t < shortest else np.where(t < length, earlier, slot)
+        log_probs = own[np.arange(most)[:, None, None], path]
+        return (codes // MAX_HYPOTHESES).transpose(1, 2, 0), log_probs.transpose(1, 2, 0)
 
 
 @dataclasses.dataclass

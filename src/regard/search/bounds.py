@@ -73,4 +73,5 @@ def _prompt_limits(model: Writer, rows: int, config: SearchConfig, prefix: Seque
 
 def length_limits(model: Writer, lengths: Sequence[int], config: SearchConfig) -> list[int]:
     """The most tokens each sentence may write, EOS not counted: a function of its own source's length (with EOS)."""
-    return [config.length_limit(n - 1, model.limits.target) for n in lengths]
+    target = model.limits.target
+    return [config.length_limit(n - 1, target) for n in lengths]

@@ -27,9 +27,10 @@ from regard.core.types import BOS, PAD, UNK
 from regard.layers.attention.cache import CacheState
 from regard.layers.decoding import kernel_choice, triton_here, whole_layers
 from regard.layers.decoding.decoder import Decoder
+from regard.layers.decoding.many_logits import many_logits
 from regard.layers.decoding.products import FEWEST, Linear
 from regard.layers.decoding.residual_norm import add_and_normalise
-from regard.layers.decoding.vocabulary import Logits, forbid, group_of, logits
+from regard.layers.decoding.vocabulary import Logits, group_of, logits
 from regard.models.decoder_parts import decoder_parts, source_parts
 from regard.search import fast_trial, fused_beam, fused_greedy, fused_reading
 from regard.search.beam import BeamSearch
@@ -49,7 +50,13 @@ _TRIED: weakref.WeakKeyDictionary[nn.Module, dict[Any, bool]] = (
 _LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
     weakref.WeakKeyDictionary()
 )  # parts of `Kernels` that do not
-_INSTEAD = {"whole": "sub-layers are taken in several kernels", "early": "kernels wait for each other to end"}
+_INSTEAD = {
+    "whole": "sub-layers are taken in several kernels",
+    "early": "kernels wait for each other to end",
+    "tiles": "rows meet the vocabulary one by one",
+    "narrow": "programs of attention are wide",
+    "aligned": "logits lie without gaps",
+}  # of parts of `Kernels`, in the order in which they are left out
 
 
 def works(model: nn.Module) -> bool:
@@ -211,11 +218,10 @@ class FastSteps:
     def logits(self, work: Any, memory: Any, state: CacheState) -> Logits:
         """Of the next tokens, -inf where they may not be written."""
         x, norm, bans = self._states(work, memory, state)
-        output, also = self.model.output, UNK if self.constraints.config.ban_unknown else PAD
-        weight, bias = output.matrix()
-        if len(x) <= FEW_ROWS and len(weight) <= MOST_GROUPS * group_of(*x.shape):
-            return logits(x, Linear(weight, bias), norm, bans, BOS + 1, also)
-        return forbid(output.logits(add_and_normalise(x, None, norm)[1]), bans, BOS + 1, also)
+        linear, also = Linear(*self.model.output.matrix()), UNK if self.constraints.config.ban_unknown else PAD
+        if len(x) <= FEW_ROWS and len(linear.weight) <= MOST_GROUPS * group_of(*x.shape):
+            return logits(x, linear, norm, bans, BOS + 1, also)
+        return many_logits(add_and_normalise(x, None, norm)[1], linear, bans, BOS + 1, also)
 
     def extend(self, work: Any, found: Logits, state: CacheState) -> tuple[Any, CacheState]:
         """Writes a token of every hypothesis: what a step does last, and all that it changes for good."""

@@ -63,6 +63,7 @@ def _write_likeliest(
     places,
     room,
     VOCABULARY: tl.constexpr,
+    STRIDE: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP_CELLS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -77,7 +78,7 @@ def _write_likeliest(
     group = index_of(tl.max(keys_of_groups(maxima, row, GROUPS, GROUP_CELLS), axis=0))
     place = group * GROUP + tl.arange(0, GROUP)
     there = place < VOCABULARY
-    value = tl.load(values + row * VOCABULARY + place, mask=there, other=0.0).to(tl.float32)
+    value = tl.load(values + row * STRIDE + place, mask=there, other=0.0).to(tl.float32)
     best = tl.max(tl.where(there, keyed(value, place), -0x7FFFFFFFFFFFFFFF), axis=0)
     token = index_of(best)
     own = value_of(best) - subtracted

@@ -55,6 +55,7 @@ def sizes_of(logits: Logits) -> dict[str, int]:
     parts = logits.highest.shape[1]
     return {
         "VOCABULARY": vocabulary,
+        "STRIDE": logits.values.stride(0),
         "GROUPS": groups,
         "GROUP_CELLS": power_of_2(groups),
         "GROUP": logits.group,
@@ -114,6 +115,7 @@ def _likeliest(
     own,
     tokens,
     VOCABULARY: tl.constexpr,
+    STRIDE: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP_CELLS: tl.constexpr,
     GROUP: tl.constexpr,
@@ -135,7 +137,7 @@ def _likeliest(
         groups = tl.where(groups == key, -0x7FFFFFFFFFFFFFFF, groups)
     place = chosen[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     there = (chosen >= 0)[:, None] & (place < VOCABULARY)
-    value = tl.load(values + row * VOCABULARY + place, mask=there, other=0.0).to(tl.float32)
+    value = tl.load(values + row * STRIDE + place, mask=there, other=0.0).to(tl.float32)
     keys = tl.where(there, keyed(value, place), -0x7FFFFFFFFFFFFFFF)
     best = chosen * 0
     for i in range(COUNT):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.types import EOS
 from regard.search.config import SearchConfig
-from regard.search.hypothesis import Hypothesis, Scores, Work
+from regard.search.hypothesis import Hypothesis, Scores, Work, firsts
 from regard.search.scoring import coverage_penalty, normalised
 
 NONE = float("-inf")
@@ -67,12 +67,8 @@ class GreedySearch:
         score = normalised(self.config, live.total - work.base[:, None], length - work.given[:, None])
         score = score + coverage_penalty(self.config, live.covered, work.keep)
         margin = live.tokens.shape[-1] - live.log_probs.shape[-1]
-        facts = zip(length[:, 0].tolist(), work.finished[:, 0].tolist(), score[:, 0].tolist(), strict=True)
-        most = int(length.max())
-        texts = zip(
-            live.tokens[:, 0, margin : margin + most].tolist(), live.log_probs[:, 0, :most].tolist(), strict=True
-        )
-        return [
-            [Hypothesis.of(tokens[: size - finished], own[:size], value, finished)]
-            for (tokens, own), (size, finished, value) in zip(texts, facts, strict=True)
-        ]
+        most, finished = int(length.max()), work.finished[:, 0]
+        tokens = firsts(live.tokens[:, 0, margin : margin + most].numpy(), (length[:, 0] - finished.long()).tolist())
+        own = firsts(live.log_probs[:, 0, :most].numpy(), length[:, 0].tolist())
+        facts = zip(tokens, own, score[:, 0].tolist(), finished.tolist(), strict=True)
+        return [[Hypothesis.of(*one)] for one in facts]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.core.tree import Rows, State
@@ -27,8 +29,18 @@ class Hypothesis:
     attention: Float[Tensor, "T S"] | None = None  # row t: what was attended when writing token t (then EOS)
 
     @classmethod
-    def of(cls, tokens: Sequence[int], log_probs: Sequence[float], score: float, finished: bool) -> Hypothesis:
-        return cls(list(tokens), score, math.fsum(log_probs), list(log_probs), finished)
+    def of(cls, tokens: list[int], log_probs: list[float], score: float, finished: bool) -> Hypothesis:
+        """The lists become its own."""
+        return cls(tokens, score, math.fsum(log_probs), log_probs, finished)
+
+
+def firsts(rows: NDArray[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """The first numbers of each row, so many of each.
+
+    They are parts of one list of all: for as many lists besides, the collector of garbage would look through the whole program.
+    """
+    every, width = rows.ravel().tolist(), rows.shape[-1]
+    return [every[row * width : row * width + size] for row, size in enumerate(sizes)]
 
 
 @dataclasses.dataclass

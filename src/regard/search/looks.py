@@ -24,14 +24,25 @@ class Told(Rows):
 
 
 class Look:
-    """A look at searches whose tensors lie in one piece of memory, in memory that stays: `ask`, and later `get`."""
+    """A look at searches whose tensors lie in one piece of memory, in memory that stays: `ask`, and later `get`.
 
-    def __init__(self, told: Told, memory: Tensor):
-        self.told, here = in_one_piece(told, torch.device("cpu"), pinned=memory.is_cuda)
-        self.whole = len(memory) <= WHOLE
+    `whole`: whether it brings everything (None: if that is little), or only flags.
+    """
+
+    def __init__(self, told: Told, memory: Tensor, whole: bool | None = None):
+        self.whole = len(memory) <= WHOLE if whole is None else whole
         flags = (told.fine, told.work.done, told.work.broken)
         size = len(memory) if self.whole else max(flag.storage_offset() + flag.numel() for flag in flags)
-        self.there, self.here = memory[:size], here[:size]
+        self.there = memory[:size]
+        self.work: Any = None  # all of it, where the look is whole
+        if self.whole:
+            here, self.here = in_one_piece(told, torch.device("cpu"), pinned=memory.is_cuda)
+            self.work = here.work
+        else:
+            self.here = torch.empty(size, dtype=torch.uint8, pin_memory=memory.is_cuda)
+        begins = [flag.storage_offset() for flag in flags]
+        here = [self.here[begin : begin + flag.numel()] for begin, flag in zip(begins, flags, strict=True)]
+        self.fine, self.done, self.broken = (flag.view(torch.bool).numpy() for flag in here)
         self.event = torch.cuda.Event() if memory.is_cuda else None
 
     def ask(self) -> None:
@@ -39,30 +50,33 @@ class Look:
         if self.event is not None:
             self.event.record(torch.cuda.current_stream(self.there.device))
 
-    def get(self) -> Told:
-        """All as it was when it was asked for, or only its flags where it is not `whole`. It stays until the next `ask`."""
+    def arrived(self) -> bool:
+        return self.event is None or self.event.query()
+
+    def get(self) -> Look:
+        """Itself, with all as it was when it was asked for. It stays until the next `ask`."""
         if self.event is not None:
             self.event.synchronize()
-        return self.told
+        return self
 
 
 class Arriving:
-    """A value on its way from the device, as it was when this was asked for."""
+    """Searches on their way from the device, as they were when this was asked for: their kind of Work."""
 
     def __init__(self, value: Any):
-        self.value, self.event = value.map(_sent), None
+        self.work, self.event = value.map(_sent), None
         first: Tensor = value.leaves()[0]
         if first.is_cuda:
             self.event = torch.cuda.Event()
             self.event.record(torch.cuda.current_stream(first.device))
 
-    def here(self) -> bool:
+    def arrived(self) -> bool:
         return self.event is None or self.event.query()
 
-    def get(self) -> Any:
+    def get(self) -> Arriving:
         if self.event is not None:
             self.event.synchronize()
-        return self.value
+        return self
 
 
 def _sent(tensor: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -13,10 +13,11 @@ from regard.search.bounds import bounds
 from regard.search.config import SearchConfig
 from regard.search.forcing import check_attends, check_sources
 from regard.search.hypothesis import Hypothesis
+from regard.search.jobs import Jobs
 from regard.search.recordings import can_replay
 from regard.search.replay import CannotReplay
 from regard.search.search import search
-from regard.search.slots import MOST_ROWS, Job, fill_slots
+from regard.search.slots import MOST_ROWS, Found, fill_slots
 from regard.search.terms import NO_TERMS, Letters, Term
 
 BATCH_TOKENS = {"cpu": 2048}  # padded source tokens of all hypotheses of a batch
@@ -53,8 +54,12 @@ def search_many(
     waiting = sorted(range(len(sources)), key=lambda i: (-sizes[i], i))
     device = next(model.parameters()).device
     if "plans" not in model.capabilities and can_replay(model, config, device):
-        jobs = [Job(*job) for job in zip(map(list, sources), limits, forced, wanted, strict=True)]
         done: set[int] = set()
+
+        def jobs(some: list[int]) -> Jobs:
+            texts, most, begins = [sources[i] for i in some], [limits[i] for i in some], [forced[i] for i in some]
+            return Jobs.of(texts, most, begins, [wanted[i] for i in some])
+
         with contextlib.suppress(CannotReplay):
             for group in _alike(waiting, sizes):
                 for i, found in _replayed(model, group, jobs, config, device, rows or MOST_ROWS, letters):
@@ -78,7 +83,7 @@ def search_many(
 def _replayed(
     model: Writer,
     group: list[int],
-    jobs: Sequence[Job],
+    jobs: Callable[[list[int]], Jobs],
     config: SearchConfig,
     device: torch.device,
     rows: int,
@@ -88,10 +93,10 @@ def _replayed(
     while group:
         done: set[int] = set()
         try:
-            some = [jobs[i] for i in group]
-            for number, found in _inferring(fill_slots(model, some, config, device, rows=rows, letters=letters)):
-                done.add(group[number])
-                yield group[number], found
+            for some in _inferring(fill_slots(model, jobs(group), config, device, rows=rows, letters=letters)):
+                for number, found in some:
+                    done.add(group[number])
+                    yield group[number], found
         except torch.OutOfMemoryError:
             if rows == 1:
                 raise
@@ -99,14 +104,14 @@ def _replayed(
         group = [i for i in group if i not in done]
 
 
-def _inferring(found: Iterator[tuple[int, list[Hypothesis]]]) -> Iterator[tuple[int, list[Hypothesis]]]:
+def _inferring(found: Iterator[Found]) -> Iterator[Found]:
     """The same, worked out in inference mode, which is not that of whoever asks."""
     while True:
         with torch.inference_mode():
-            one = next(found, None)
-        if one is None:
+            some = next(found, None)
+        if some is None:
             return
-        yield one
+        yield some
 
 
 def _alike(order: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:

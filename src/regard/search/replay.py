@@ -8,7 +8,9 @@ are kept for the next batch of the same shape (see recordings).
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,11 +18,14 @@ import torch
 from torch import Tensor
 
 from regard.core.cuda_graphs import recording
+from regard.core.tree import Rows
 from regard.search.looks import Look, Told
 from regard.search.one_piece import in_one_piece
 from regard.search.step import Begun, Entry, Step
 
 MOST_READINGS = 8  # lengths of prompts of which the reading is kept, per shape
+LOOKS = 3  # that are kept: the one asked for last, the one before it, and one whose texts are being made
+SENDINGS = 4  # of groups that enter, that may be on their way at the same time
 
 
 class CannotReplay(Exception):
@@ -64,8 +69,11 @@ class Replayed:
         self.work = self.told.work
         self.memory, self.state = begun.memory.map(_own), begun.state.map(_own)
         self.constants = self.memory.constants()
-        self.entry: _Entering | None = None
-        self.looks = [Look(self.told, memory) for _ in range(2)]
+        self.entry: _Entering | None = None  # of all rows
+        self.joining: _Entering | None = None  # of a group of rows
+        self.looks = [Look(self.told, memory) for _ in range(LOOKS)]
+        self.fetches: list[Look] = []  # that wait for their next use
+        self.piece = memory
         self.recordings: dict[Any, Callable[[], None]] = {}
         self.seen: set[Any] = set()
         self.unrecorded: set[Any] = set()
@@ -87,17 +95,35 @@ class Replayed:
         Whether these are possible is to be seen (`Told.fine`).
         """
         if self.entry is None:
-            self.entry = _Entering(entry, self.work.row.device)
+            self.entry = _Entering(entry, torch.arange(len(entry.limit)), self.work.row.device)
         self.entry.send(entry)
-        what = "start", shared
-        try:
-            self._run(what, lambda: self._start(shared, brief), self._restarted)
-        except CannotReplay:  # of some models, steps can be recorded, but not the reading of sources
-            self.unrecorded.add(what)
-            self._start(shared, brief)
+        self._read(("start", shared), lambda: self._start(shared, brief))
         readings = [one for one in self.recordings if one[0] == "start"]
         for old in readings[: len(readings) - MOST_READINGS]:
             del self.recordings[old]
+
+    def join(self, rows: Tensor, entry: Entry, brief: bool) -> None:
+        """Searches that begin, into these rows (both on the host): of no prompt anything is read at once.
+
+        As `put`, but recorded: for groups that always have the same number of rows.
+        """
+        if self.joining is None:
+            self.joining = _Entering(entry, rows, self.work.row.device, SENDINGS)
+        self.joining.send(entry, rows)
+        self._read(("join", len(rows)), lambda: self._join(brief))
+
+    def _read(self, what: Any, function: Callable[[], None]) -> None:
+        try:
+            self._run(what, function, self._restarted)
+        except CannotReplay:  # of some models, steps can be recorded, but not the reading of sources
+            self.unrecorded.add(what)
+            function()
+
+    def _join(self, brief: bool) -> None:
+        assert self.joining is not None
+        with _uncached_autocast(self.work.row.device):
+            begun, _ = self.step.start(self.joining.there, 0, brief)
+        self.put(self.joining.rows, begun)
 
     def _start(self, shared: int, brief: bool) -> None:
         assert self.entry is not None
@@ -121,10 +147,21 @@ class Replayed:
         self._run((span, forcing), lambda: self._take(span, forcing), self._changed)
 
     def look(self) -> Look:
-        """A look at all as it is now. Of the one before the last one nothing is left."""
-        self.looks.reverse()
-        self.looks[0].ask()
-        return self.looks[0]
+        """A look at all as it is now. It stays until there were two more."""
+        self.looks.append(self.looks.pop(0))
+        self.looks[-1].ask()
+        return self.looks[-1]
+
+    def fetch(self) -> Look:
+        """All as it is now, which stays until it is given back."""
+        fetch = self.fetches.pop() if self.fetches else Look(self.told, self.piece, whole=True)
+        fetch.ask()
+        return fetch
+
+    def give_back(self, used: Any) -> None:
+        """Something that is needed no more: a fetch is kept for the next one."""
+        if isinstance(used, Look) and used not in self.looks:
+            self.fetches.append(used)
 
     def _run(self, what: Any, function: Callable[[], None], changed: Callable[[], list[Tensor]]) -> None:
         """Plainly at first; recorded and replayed from the second time on."""
@@ -154,20 +191,44 @@ class Replayed:
         _copy([mine for mine, _ in pairs], [one for _, one in pairs])
 
 
+@dataclasses.dataclass
+class _Placed(Rows):
+    entry: Entry
+    rows: Tensor
+
+
 class _Entering:
-    """What enters a batch, in memory that stays, and its way there: one copy."""
+    """What enters a batch, in memory that stays, and its way there: one copy. So many may be on their way at the same time."""
 
-    def __init__(self, like: Entry, device: torch.device):
-        here, self._memory = in_one_piece(like, torch.device("cpu"), pinned=device.type == "cuda")
-        self._here = here.leaves()
-        self.there, self._there = in_one_piece(like, device)
-        self.rows = torch.arange(len(like.limit), device=device)
+    def __init__(self, like: Entry, rows: Tensor, device: torch.device, sendings: int = 1):
+        placed = _Placed(like, rows)
+        there, self._there = in_one_piece(placed, device)
+        self.there, self.rows = there.entry, there.rows
+        self._sendings = collections.deque(_Sending(placed, device) for _ in range(sendings))
+        self._all_rows = rows
 
-    def send(self, entry: Entry) -> None:
-        """To be called when what was sent before has arrived: nobody of it is searched for any more."""
-        for mine, new in zip(self._here, entry.leaves(), strict=True):
+    def send(self, entry: Entry, rows: Tensor | None = None) -> None:
+        """Into these rows (None: those that it was made for)."""
+        self._sendings.rotate()
+        self._sendings[0].send(_Placed(entry, self._all_rows if rows is None else rows), self._there)
+
+
+class _Sending:
+    """Memory of the host that may be written again when its copy has arrived."""
+
+    def __init__(self, like: _Placed, device: torch.device):
+        here, self.memory = in_one_piece(like, torch.device("cpu"), pinned=device.type == "cuda")
+        self.leaves = here.leaves()
+        self.event = torch.cuda.Event() if device.type == "cuda" else None
+
+    def send(self, placed: _Placed, there: Tensor) -> None:
+        if self.event is not None:
+            self.event.synchronize()
+        for mine, new in zip(self.leaves, placed.leaves(), strict=True):
             mine.copy_(new)
-        self._there.copy_(self._memory, non_blocking=True)
+        there.copy_(self.memory, non_blocking=True)
+        if self.event is not None:
+            self.event.record(torch.cuda.current_stream(there.device))
 
 
 def _copy(into: list[Tensor], what: list[Tensor]) -> None:

@@ -13,14 +13,15 @@ from regard.core.types import EOS, Padded
 from regard.models.base import Planner, Writer
 from regard.search.bounds import bounds
 from regard.search.config import SearchConfig
-from regard.search.forcing import attend, check_attends, check_ready
+from regard.search.forcing import attend, check_attends, check_ready, check_sources
 from regard.search.hypothesis import Hypothesis
+from regard.search.jobs import Jobs, on_host
 from regard.search.lengths import merge, tries
 from regard.search.recordings import can_replay
 from regard.search.replay import CannotReplay
-from regard.search.slots import Job, fill_slots
+from regard.search.slots import fill_slots
 from regard.search.step import Asked, Room, Step
-from regard.search.terms import NO_TERMS, Letters, Term
+from regard.search.terms import Letters, Term
 
 # Sentences that are done leave once they are a quarter of the batch: taking rows costs a copy of the caches.
 DROP_SHARE = 4
@@ -53,7 +54,9 @@ def search(
     be in each sentence's text (see terms.py); one that is cut may lack some. A sentence
     gets the same text whatever its batch mates, up to what float rounding in the model changes.
     """
-    lengths = check_ready(model, source)
+    host = on_host(source)
+    lengths = host.keep.numpy().sum(1).tolist()
+    check_sources(model, lengths)
     if config.coverage:
         check_attends(model, "setting search.coverage")
     if attention:
@@ -61,7 +64,7 @@ def search(
     if not len(source.tokens):
         return []
     limits, forced = bounds(model, lengths, config, prefix, terms)
-    asked = Asked(source, limits, forced, [] if terms is None else list(map(tuple, terms)), letters, lengths)
+    asked = Asked(source, limits, forced, [] if terms is None else list(map(tuple, terms)), letters, host)
     if "plans" in model.capabilities:
         found = _run_lengths(cast(Planner, model), asked, config)
     else:
@@ -119,11 +122,14 @@ def run(model: Any, asked: Asked, config: SearchConfig, planned: bool = False) -
     """What is found for all that is asked (`model` a Writer; a Planner, if planned: see `Step`)."""
     device = asked.source.tokens.device
     if can_replay(model, config, device):
-        terms = asked.terms or [NO_TERMS] * len(asked.limits)
-        jobs = [Job(*job) for job in zip(asked.sources(), asked.limits, asked.forced, terms, strict=True)]
+        host = on_host(asked.source) if asked.host is None else asked.host
+        jobs = Jobs.of(host, asked.limits, asked.forced, asked.terms)
         with contextlib.suppress(CannotReplay):
-            found = dict(fill_slots(model, jobs, config, device, planned, letters=asked.letters))
-            return [found[i] for i in range(len(jobs))]
+            found: list[list[Hypothesis]] = [[] for _ in asked.limits]
+            for some in fill_slots(model, jobs, config, device, planned, letters=asked.letters):
+                for number, hypotheses in some:
+                    found[number] = hypotheses
+            return found
     return _run_plainly(model, asked, config, planned)
 
 

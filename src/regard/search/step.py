@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -24,6 +25,7 @@ from regard.search.forcing import SCORE_CELLS
 from regard.search.greedy import GreedySearch
 from regard.search.group_beam import GroupBeam
 from regard.search.hypothesis import Live, Scores, Work
+from regard.search.jobs import rectangle
 from regard.search.ranking import precise
 from regard.search.sampling import Sampling, uniforms
 from regard.search.term_beam import TermBeam
@@ -40,19 +42,14 @@ class Asked(NamedTuple):
     forced: list[list[int]]  # how each must begin
     terms: list[tuple[Term, ...]] = []  # noqa: RUF012 - what each must have; of no sentence, if empty
     letters: Letters | None = None
-    lengths: list[int] | None = None  # of the sources, where the host knows them
-
-    def sources(self) -> list[list[int]]:
-        """The sources' tokens, on the host."""
-        lengths = self.source.lengths.tolist() if self.lengths is None else self.lengths
-        return [row[:length] for row, length in zip(self.source.tokens.tolist(), lengths, strict=True)]
+    host: Padded | None = None  # the source on the host, where it is known
 
     def take(self, rows: Sequence[int]) -> Asked:
         chosen = self.source.take(torch.tensor(rows, device=self.source.tokens.device))
         terms = [self.terms[i] for i in rows] if self.terms else []
-        lengths = None if self.lengths is None else [self.lengths[i] for i in rows]
         limits, forced = [self.limits[i] for i in rows], [self.forced[i] for i in rows]
-        return Asked(chosen, limits, forced, terms, self.letters, lengths)
+        host = None if self.host is None else self.host.take(torch.tensor(rows))
+        return Asked(chosen, limits, forced, terms, self.letters, host)
 
 
 class Room(NamedTuple):
@@ -175,8 +172,9 @@ class Step:
         """What is asked, as tensors there (None: where the model is; the source is there); only the first `fresh` rows count
         (None: all)."""
         b, width, device = len(asked.limits), self.room.prefix, device or self.device
-        forced = torch.tensor([[*tokens, *[-1] * (width - len(tokens))] for tokens in asked.forced], dtype=torch.long)
-        numbers = torch.tensor([asked.limits, self._given(asked), list(range(b))]).to(device, non_blocking=True)
+        forced = torch.from_numpy(rectangle(asked.forced, width, -1))
+        numbers = torch.from_numpy(np.array([asked.limits, self._given(asked)], np.int64)).to(device, non_blocking=True)
+        done = torch.from_numpy(np.arange(b) >= (b if fresh is None else fresh))
         uniform = None
         if self.config.method == "sample":
             text = _prompts(asked.forced) if self.continues else asked.source
@@ -187,8 +185,8 @@ class Step:
             keep=asked.source.keep,
             limit=numbers[0],
             given=numbers[1],
-            forced=forced.reshape(b, width).to(device, non_blocking=True),
-            done=numbers[2] >= (b if fresh is None else fresh),
+            forced=forced.to(device, non_blocking=True),
+            done=done.to(device, non_blocking=True),
             uniform=uniform,
             terms=TermTable.of(asked.terms, self.room.terms, device) if self.room.terms.phrases else None,
         )

@@ -1,8 +1,8 @@
 """Compiles every kernel that a step launches for a GPU that is not there.
 
-python compiled_for.py [--parts] [--early] [--whole] [--ahead] [--tiles] [--float32] SHAPE ROWS BEAM SPAN ...
+python compiled_for.py [--parts] [--early] [--whole] ... [--float32] SHAPE ROWS BEAM SPAN ...
 
-SHAPE: base or gpt2; kernels as they are by default, or --parts and such words of kernel_choice.Kernels.
+SHAPE: base or gpt2; kernels as they are by default, or --parts and words of kernel_choice.Kernels.
 """
 
 # pyright: reportMissingImports=false

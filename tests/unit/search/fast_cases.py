@@ -92,20 +92,25 @@ def compare(
 def main() -> None:
     """All of it by kernels, where TRITON_INTERPRET=1: for two limits of few rows, or others.
 
-    These are those of sub-layers (--whole), or few rows that meet the vocabulary in tensor cores (--tiles).
+    These are those of sub-layers (--whole), few rows that meet the vocabulary in tensor cores (--tiles), or those of many rows that
+    are not taken by default (--many), with memory that is full of nan where nothing was written.
     """
     fast_steps.DEVICES.add("cpu")
     products.PROGRAMS = 1  # interpreted, a program takes as long as it would with more to do
     torch.set_num_threads(1)
-    whole, tiles = "--whole" in sys.argv, "--tiles" in sys.argv
-    kernel_choice.FORCED |= {"whole": whole, "tiles": tiles}
+    whole, tiles, many = (f"--{word}" in sys.argv for word in ("whole", "tiles", "many"))
+    kernel_choice.FORCED |= {"whole": whole, "tiles": tiles, "narrow": many, "aligned": many}
+    kernel_choice.FEWEST_NARROW = 1
+    torch.use_deterministic_algorithms(many)
     for name, search_name in (pair.split("/") for pair in sys.argv[1:] if not pair.startswith("--")):
         MODEL_SETTINGS[name]["layers"] = 1
-        for few, way in ((64, "batch"), *([] if whole or tiles else [(0, "slots")])):
+        for few, way in ((0 if many else 64, "batch"), *([] if whole or tiles else [(0, "slots")])):
             fast_steps.FEW_ROWS = few
             config = dataclasses.replace(SEARCHES[search_name], max_length=4, min_length=0)
+            model = make(name)
             with torch.inference_mode():
-                compare(make(name), config, rows=2, ways=(way,))
+                compare(model, config, rows=2, ways=(way,))
+            assert not fast_steps.left_out(model)
     print("same")
 
 

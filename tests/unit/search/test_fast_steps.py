@@ -18,6 +18,7 @@ from regard.core.errors import ModelError
 from regard.core.types import pad_rows
 from regard.layers.decoding import decoder, kernel_choice, triton_here
 from regard.layers.decoding.kernel_choice import Kernels
+from regard.layers.decoding.vocabulary import Logits
 from regard.models import decoder_parts
 from regard.search import SearchConfig, fast_steps, fused_reading, recordings, replay, search, search_many
 from regard.search.beam import BeamSearch
@@ -73,6 +74,52 @@ def test_recorded_steps_and_slots(monkeypatch, name: str, method: str) -> None:
     same([found[i] for i in range(9)], expected)
     assert Tape.replayed
     assert not recordings._kept(model).refused
+
+
+MANY_ROWS_CASES = [("pre", "beam"), ("post", "greedy"), ("gpt", "beam, exact"), ("gpt, few biases", "greedy, long")]
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize(("name", "method"), MANY_ROWS_CASES)
+def test_logits_in_round_rows(monkeypatch, name: str, method: str) -> None:
+    """Of 150 tokens, 144 are in the product. Weights change between searches whose steps are replayed, as in training."""
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
+    monkeypatch.setitem(kernel_choice.FORCED, "aligned", True)
+    monkeypatch.setitem(replay.CAPTURES, "cpu", Tape)
+    strides, usual = set(), fast_steps.many_logits
+
+    def many_logits(*arguments):
+        found = usual(*arguments)
+        strides.add(found.values.stride(0))
+        return found
+
+    monkeypatch.setattr(fast_steps, "many_logits", many_logits)
+    model = make(name)
+    for seed in range(3):
+        compare(model, SEARCHES[method], rows=3)
+        with torch.no_grad():
+            model.output.weight.copy_(make(name, seed + 1).output.weight)
+    assert strides == {192}
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("part", ["narrow", "aligned"])
+def test_what_is_for_many_rows_is_left_out_where_it_fails(monkeypatch, caplog, part: str) -> None:
+    usual = fast_steps.many_logits
+
+    def faulty(*arguments):
+        if getattr(kernel_choice.chosen(), part):
+            raise RuntimeError("no compiler")
+        return usual(*arguments)
+
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
+    monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
+    monkeypatch.setitem(kernel_choice.FORCED, part, True)
+    monkeypatch.setattr(fast_steps, "many_logits", faulty)
+    model = make("pre")
+    compare(model, SEARCHES["beam"], rows=3)
+    assert fast_steps.left_out(model) == {part}
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.usefixtures("on_cpu")
@@ -133,7 +180,7 @@ def faulty(function, after: int = 0, factor: float = 1.0):
         if after and len(calls) >= after:
             raise RuntimeError("no compiler")
         found = function(*arguments, **named)
-        return found._replace(values=found.values * factor) if isinstance(found, tuple) else found * factor
+        return found._replace(values=found.values * factor) if isinstance(found, Logits) else found * factor
 
     return called
 
@@ -275,6 +322,12 @@ def test_a_step_is_so_many_operations(shape: str, rows: int, beam: int, most: in
     assert found.total() < counted_steps.count(shape, rows, beam, fused=False).total() / 2
 
 
+@pytest.mark.parametrize(("shape", "rows", "beam"), [("base", 512, 4), ("gpt2", 64, 1)])
+def test_kernels_for_many_rows_are_as_many(shape: str, rows: int, beam: int) -> None:
+    usual = counted_steps.count(shape, rows, beam, kernels=Kernels())
+    assert counted_steps.count(shape, rows, beam, kernels=Kernels(narrow=True, aligned=True)).total() == usual.total()
+
+
 def interpreted(script: str, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, HERE / script, *words],
@@ -296,7 +349,15 @@ def test_the_kernels_of_search_by_tritons_interpreter() -> None:
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 @pytest.mark.parametrize(
-    "words", [["pre/beam"], ["post/greedy"], ["gpt, few biases/beam, no loops"], ["--tiles", "pre/beam"]]
+    "words",
+    [
+        ["pre/beam"],
+        ["post/greedy"],
+        ["gpt, few biases/beam, no loops"],
+        ["--tiles", "pre/beam"],
+        ["--many", "pre/beam"],
+        ["--many", "gpt, few biases/greedy"],
+    ],
 )
 def test_whole_searches_by_tritons_interpreter(words: list[str]) -> None:
     assert interpreted("fast_cases.py", *words) == "same"
@@ -314,6 +375,42 @@ def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
     assert all(("griddepcontrol.wait" in compiled.asm["ptx"]) == early for compiled, _ in launches.done.values())
     for what, (compiled, _) in launches.done.items():
         assert resources(compiled.asm["cubin"])["STACK"] == 0, what
+
+
+@pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
+def test_kernels_for_many_rows_compile_for_a_gpu() -> None:
+    """So small that many programs run at once."""
+    from compiled_for import compile_steps, resources
+
+    cases = [("base", 512, 1, 32), ("base", 512, 4, 32), ("gpt2", 64, 1, 64)]
+    launches = compile_steps(cases, kernels=Kernels(narrow=True, aligned=True))
+    registers = {"_one_looks_back": 96, "_one_looks_over": 96, "_beams_look_back": 128, "_beams_look_over": 128}
+    assert set(registers) <= set(launches.count)
+    assert not {"_attend_cache", "_attend_memory"} & set(launches.count)
+    for what, (compiled, _) in launches.done.items():
+        used = resources(compiled.asm["cubin"])
+        assert used["STACK"] == 0, what
+        if what[0] in registers:
+            assert used["REG"] <= registers[what[0]], what
+            assert compiled.metadata.shared <= 16 << 10, what
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("name", "method"), MANY_ROWS_CASES)
+def test_what_is_for_many_rows_on_a_gpu(monkeypatch, name: str, method: str) -> None:
+    monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
+    monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
+    for part in ("narrow", "aligned"):
+        monkeypatch.setitem(kernel_choice.FORCED, part, True)
+    model, config, sources = make(name).cuda(), SEARCHES[method], texts(9, 3)
+    off = dataclasses.replace(config, fused=False)
+    expected = [search(model, pad_rows([s]).to("cuda"), off)[0] for s in sources]
+    for _ in range(2):
+        found = dict(search_many(model, sources, config, rows=4))
+        same([found[i] for i in range(9)], expected, apart=1e-4)
+    assert fast_steps.works(model)
+    assert not fast_steps.left_out(model)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -16,7 +16,8 @@ from regard.core.errors import ModelError
 from regard.core.tree import State
 from regard.core.types import EOS, pad_rows
 from regard.models.base import MODELS, build_model
-from regard.search import Hypothesis, SearchConfig, recordings, replay, search, search_many
+from regard.search import Hypothesis, SearchConfig, looks, recordings, replay, search, search_many, slots
+from regard.search.greedy import GreedySearch
 
 torch.set_num_threads(1)
 V = 23
@@ -63,6 +64,16 @@ def texts(count: int, seed: int, longest: int = 8) -> list[list[int]]:
     return [[*torch.randint(4, V, (n,), generator=generator).tolist(), EOS] for n in lengths]
 
 
+def alike(count: int) -> list[list[int]]:
+    """Sources so near in length that they share the places of a batch."""
+    return [[*range(4 + i % 5, 10 + i % 5 + i % 3 * 2), EOS] for i in range(count)]
+
+
+def at_different_steps(method: str) -> SearchConfig:
+    """Texts are cut, some looks after each other, by their sources' lengths."""
+    return dataclasses.replace(METHODS[method], max_ratio=3.0, max_extra=0, min_length=36, max_length=36)
+
+
 def plainly(config: SearchConfig) -> SearchConfig:
     return dataclasses.replace(config, capture=False)
 
@@ -107,6 +118,70 @@ def test_waiting_sentences_enter_where_others_are_done(name: str, method: str) -
         same([found[i] for i in range(9)], expected)
     same([found for _, found in sorted(search_many(model, sources, plainly(config), forced))], expected)
     assert dict(search_many(model, [], config)) == {}
+
+
+@pytest.mark.parametrize("whole", [1 << 16, 0])
+@pytest.mark.parametrize(("name", "method"), [("transformer", "beam"), ("gnmt", "sample"), ("convs2s", "greedy")])
+def test_groups_that_enter_are_recorded(name: str, method: str, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In groups of 2 of 16 places, and one by one of 8; texts come with a look, or are fetched when they are done."""
+    monkeypatch.setattr(looks, "WHOLE", whole)
+    model, sources = make(name), alike(40)
+    config = at_different_steps(method)
+    expected = [search(model, pad_rows([source]), plainly(config))[0] for source in sources]
+    for rows, group in ((16, 2), (8, 1)):
+        for _ in range(2):
+            found = dict(search_many(model, sources, config, rows=rows))
+            same([found[i] for i in range(40)], expected)
+        shapes = recordings._kept(model).shapes.items()
+        joined = [one for shape, one in shapes if shape.rows == rows and ("join", group) in one.recordings]
+        assert joined
+        assert any(one.fetches for one in joined) == (whole == 0)
+
+
+def test_groups_that_cannot_be_recorded_enter_plainly(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, config, sources = make("bahdanau"), METHODS["beam"], texts(12, 6)
+    expected = search(model, pad_rows(sources), plainly(config))
+    start = type(model).start
+
+    def asks(self, source, **room):
+        float(source.tokens.sum())  # waits for the device
+        return start(self, source, **room)
+
+    monkeypatch.setattr(type(model), "start", asks)
+    found = dict(search_many(model, sources, config, rows=4))
+    same([found[i] for i in range(12)], expected)
+    assert not recordings._kept(model).refused
+    assert any(("join", 1) in one.unrecorded for one in recordings._kept(model).shapes.values())
+
+
+@pytest.mark.parametrize("most", [1 << 22, 0])
+def test_texts_that_arrive_late(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All at once, or some rows where the whole is too large: others are in their places when they come."""
+    monkeypatch.setattr(looks, "WHOLE", 0)
+    monkeypatch.setattr(slots, "MOST_FETCHED", most)
+    for kind in (looks.Look, looks.Arriving):
+        monkeypatch.setattr(kind, "arrived", lambda self: False)
+    model, config, sources = (
+        make("transformer"),
+        dataclasses.replace(METHODS["beam"], min_length=30, max_length=30),
+        alike(40),
+    )
+    expected = [search(model, pad_rows([source]), plainly(config))[0] for source in sources]
+    found = dict(search_many(model, sources, config, rows=16))
+    same([found[i] for i in range(40)], expected)
+
+
+def test_texts_are_made_while_the_next_steps_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looks, "WHOLE", 0)
+    told: list[str] = []
+    for where, name in ((replay.Replayed, "advance"), (replay.Replayed, "fetch"), (GreedySearch, "collect")):
+        usual = getattr(where, name)
+        monkeypatch.setattr(where, name, lambda *args, u=usual, n=name: (told.append(n), u(*args))[1])
+    assert len(dict(search_many(make("transformer"), alike(40), at_different_steps("greedy"), rows=16))) == 40
+    made = [i for i, name in enumerate(told) if name == "collect"]
+    before = [[name for name in told[:i] if name != "collect"][-1] for i in made]
+    assert before[:-1] == ["advance"] * (len(made) - 1)
+    assert len(made) > 2
 
 
 def test_fewer_sentences_at_a_time_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +237,8 @@ def test_recordings_are_dropped_with_their_weights_and_their_model() -> None:
     same(search(model, source, config), search(model, source, plainly(config)))
     assert Tape.recorded == recorded
     gone = weakref.ref(model)
-    del model, parameter
+    parameter = None
+    del model
     gc.collect()
     assert gone() is None
 

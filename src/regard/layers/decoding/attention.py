@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.layers.attention.multihead import attend_heads, merge_heads
+from regard.layers.decoding import narrow_attention
 from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, runs_on, tl
 
 PLACES = 64  # looked at in one turn
@@ -43,6 +44,8 @@ def attend_cache(
     if not runs_on(projected):
         return _attend_cache_plainly(projected, keys, values, hidden, positions, heads, scale, longest)
     sentences, groups, capacity, beams, width = keys.shape
+    if narrow_attention.fits(longest * beams):
+        return narrow_attention.attend_cache(projected, keys, values, hidden, positions, heads, scale)
     parts = _parts(sentences * heads, longest * beams)
     out, found = _results(projected, heads * width, heads, parts)
     launch(
@@ -81,6 +84,8 @@ def attend_memory(
     if not runs_on(query):
         return _attend_memory_plainly(query, keys, values, keep, scale)
     sentences, heads, length, width = keys.shape
+    if narrow_attention.fits(length):
+        return narrow_attention.attend_memory(query, keys, values, keep.view(torch.uint8), scale)
     beams = len(query) // sentences
     parts = _parts(sentences * heads, length)
     out, found = _results(query, heads * width, heads, parts)

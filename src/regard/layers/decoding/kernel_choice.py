@@ -16,6 +16,7 @@ import torch
 
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
+FEWEST_NARROW = 64  # rows from here on: narrow programs of attention, where they are asked for
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 
@@ -26,6 +27,8 @@ class Kernels(NamedTuple):
     whole: bool = False  # one kernel for each sub-layer (whole_layers)
     ahead: bool = False  # programs of these ask for matrices before they wait for states: from sm_90 on
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores: never measured by itself yet
+    narrow: bool = False  # many rows, short texts: attention by programs of a warp or two; not measured yet
+    aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits; not measured yet
 
 
 def choose(rows: int, device: torch.device, *, source: bool, without: Collection[str] = ()) -> Kernels:
@@ -34,6 +37,7 @@ def choose(rows: int, device: torch.device, *, source: bool, without: Collection
     wanted = Kernels(early=rows <= FEW, whole=whole, ahead=whole)._replace(**FORCED)
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
+    impossible |= set() if rows >= FEWEST_NARROW else {"narrow"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 

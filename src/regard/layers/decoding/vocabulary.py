@@ -106,12 +106,27 @@ def _ahead(weight: Tensor) -> dict[str, Any]:
     return found | {"AHEAD": found["AHEAD"] and chosen().tiles}
 
 
-def forbid(values: Float[Tensor, "N V"], banned: Int[Tensor, "N n"], specials: int, also: int) -> Logits:
-    """Of logits that are there, of any type: forbidden ones become -inf in place."""
+def forbid(
+    values: Float[Tensor, "N V"],
+    banned: Int[Tensor, "N n"],
+    specials: int,
+    also: int,
+    rest: tuple[Float[Tensor, "N D"], Linear] | None = None,
+) -> Logits:
+    """Of logits that are there, of any type: forbidden ones become -inf in place. Their rows may be apart.
+
+    `rest`: the last tokens' logits are not there yet, and are those of these states by this product.
+    """
     if not runs_on(values):
+        if rest is not None:
+            x, linear = rest
+            values[:, values.shape[1] - len(linear.weight) :] = linear(x)
         return _forbid(values, banned, specials, also, GROUP)
     rows, vocabulary = values.shape
+    x, (weight, bias) = (values, Linear(values, None)) if rest is None else rest
+    inputs, tokens = (0, 0) if rest is None else (x.shape[1], len(weight))
     parts, groups = -(-vocabulary // PART), -(-vocabulary // GROUP)
+    assert vocabulary - tokens >= PART * (parts - 1)  # the last program has them all
     maxima = values.new_empty((rows, groups), dtype=torch.float32)
     highest, sums = (values.new_empty((rows, parts), dtype=torch.float32) for _ in range(2))
     launch(
@@ -122,13 +137,22 @@ def forbid(values: Float[Tensor, "N V"], banned: Int[Tensor, "N n"], specials: i
         maxima,
         highest,
         sums,
+        x,
+        weight,
+        values if bias is None else bias,
         VOCABULARY=vocabulary,
+        STRIDE=values.stride(0),
         ALL_GROUPS=groups,
         SPECIALS=specials,
         ALSO=also,
         BANNED=banned.shape[1],
         GROUPS=PART // GROUP,
         GROUP=GROUP,
+        REST=tokens,
+        REST_CELLS=power_of_2(tokens),
+        INPUTS=inputs,
+        CELLS=min(512, power_of_2(inputs)),
+        BIAS=bias is not None,
         num_warps=8,
     )
     return Logits(values, maxima, highest, sums, GROUP)
@@ -148,27 +172,64 @@ def _forbid(values: Tensor, banned: Tensor, specials: int, also: int, group: int
 
 
 @jit
+def write_rest(
+    values, x, weight, bias,
+    REST: tl.constexpr, REST_CELLS: tl.constexpr, INPUTS: tl.constexpr, CELLS: tl.constexpr, BIAS: tl.constexpr,
+):  # fmt: skip
+    """The logits of a few tokens in one row."""
+    token = tl.arange(0, REST_CELLS)
+    there = token < REST
+    y = tl.zeros((REST_CELLS,), tl.float32)
+    for first in range(0, INPUTS, CELLS):
+        cell = first + tl.arange(0, CELLS)
+        inside = cell < INPUTS
+        z = tl.load(x + cell, mask=inside, other=0.0).to(tl.float32)
+        mask = there[:, None] & inside[None, :]
+        w = tl.load(weight + token[:, None] * INPUTS + cell[None, :], mask=mask, other=0.0)
+        y += tl.sum(w.to(tl.float32) * z[None, :], axis=1)
+    if BIAS:
+        y += tl.load(bias + token, mask=there, other=0.0).to(tl.float32)
+    tl.store(values + token, y.to(values.dtype.element_ty), mask=there)
+
+
+@jit
 def _forbid_in_place(
     values,
     banned,
     maxima,
     highest,
     sums,
+    x,
+    weight,
+    bias,
     VOCABULARY: tl.constexpr,
+    STRIDE: tl.constexpr,
     ALL_GROUPS: tl.constexpr,
     SPECIALS: tl.constexpr,
     ALSO: tl.constexpr,
     BANNED: tl.constexpr,
     GROUPS: tl.constexpr,
     GROUP: tl.constexpr,
+    REST: tl.constexpr,
+    REST_CELLS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    CELLS: tl.constexpr,
+    BIAS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    if REST:
+        if part == tl.num_programs(1) - 1:
+            write_rest(
+                values + row * STRIDE + (VOCABULARY - REST), x + row * INPUTS, weight, bias,
+                REST, REST_CELLS, INPUTS, CELLS, BIAS,
+            )  # fmt: skip
+        tl.debug_barrier()  # other threads of the program read what was written
     group = part * GROUPS + tl.arange(0, GROUPS)
     place = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     there = place < VOCABULARY
-    raw = tl.load(values + row * VOCABULARY + place, mask=there, other=float("-inf"))
+    raw = tl.load(values + row * STRIDE + place, mask=there, other=float("-inf"))
     y = raw.to(tl.float32)
     top = tl.max(tl.max(y, axis=1), axis=0)
     total = tl.sum(tl.sum(tl.exp(y - tl.maximum(top, -1e30)), axis=1), axis=0)
@@ -176,7 +237,7 @@ def _forbid_in_place(
     for i in tl.static_range(BANNED):
         gone = gone | (place == tl.load(banned + row * BANNED + i))
     never = tl.full((GROUPS, GROUP), float("-inf"), raw.dtype)
-    tl.store(values + row * VOCABULARY + place, never, mask=gone & there)
+    tl.store(values + row * STRIDE + place, never, mask=gone & there)
     left = tl.max(tl.where(gone, float("-inf"), y), axis=1)
     tl.store(maxima + row * ALL_GROUPS + group, left, mask=group < ALL_GROUPS)
     at = row * tl.num_programs(1) + part

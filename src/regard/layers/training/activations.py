@@ -10,7 +10,8 @@ from torch import Tensor
 from regard.layers.decoding.products import KINDS
 from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training.tiles import PROGRAMS, jit, on_device_of, programs_for, totalled
+from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
+from regard.layers.training.tiling import options, tiles_of
 
 
 def activation_backward(
@@ -32,22 +33,33 @@ def summed(d: Float[Tensor, "N D"]) -> Float[Tensor, "D"]:
 
 def _launched(d: Tensor, seen: Tensor, kind: int) -> Tensor:
     rows, width = d.shape
-    cells = min(1024, power_of_2(width))
-    tile, columns = 4 if kind == 0 else 2, -(-width // cells)
-    programs = programs_for(rows, tile, min(PROGRAMS, 2 * PROGRAMS // columns))
+    tiles = tiles_of("sum" if kind == 0 else "activation backward")
+    cells = min(tiles.columns, power_of_2(width))
+    tile, columns = tile_rows(cells, tiles), -(-width // cells)
+    programs = programs_for(rows, tile, max(1, min(tiles.programs, 2 * tiles.programs // columns)))
     parts = torch.empty((programs, width), dtype=torch.float32, device=d.device)
     with on_device_of(d):
         _columns[(programs, columns)](
-            d, seen, parts, rows, width, ACTIVATION=kind, ROWS=tile, CELLS=cells, num_warps=8 if kind == 0 else 4
+            d, seen, parts, rows, width, ACTIVATION=kind, ROWS=tile, CELLS=cells, STAGES=tiles.stages, **options(tiles)
         )  # fmt: skip
     return totalled(parts)
 
 
 @jit("rows")
-def _columns(d_active, seen, parts, rows, width, ACTIVATION: tl.constexpr, ROWS: tl.constexpr, CELLS: tl.constexpr):
+def _columns(
+    d_active,
+    seen,
+    parts,
+    rows,
+    width,
+    ACTIVATION: tl.constexpr,
+    ROWS: tl.constexpr,
+    CELLS: tl.constexpr,
+    STAGES: tl.constexpr,
+):
     cells = tl.program_id(1) * CELLS + tl.arange(0, CELLS)[None, :]
     total = tl.zeros((ROWS, CELLS), dtype=tl.float32)
-    for begin in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+    for begin in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = begin + tl.arange(0, ROWS)[:, None]
         there = (row < rows) & (cells < width)
         at = row.to(tl.int64) * width + cells

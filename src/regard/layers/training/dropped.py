@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.layers.decoding import triton_here
 from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
+from regard.layers.training.tiling import options, tiles_of
 
 WHOLE = 1 << 32
 
@@ -41,15 +42,16 @@ def dropped_gradient(
         d = d if not part else d * kept(d_sum.shape, part, seed)
         return d.to(dtype), d.sum(0)
     rows, width = d_sum.shape
-    cells = min(1024, power_of_2(width))
-    tile = tile_rows(cells, 4)
-    programs = programs_for(rows, tile)
+    tiles = tiles_of("dropped")
+    cells = min(tiles.columns, power_of_2(width))
+    tile = tile_rows(cells, tiles)
+    programs = programs_for(rows, tile, tiles.programs)
     out = torch.empty_like(d_sum, dtype=dtype)
     parts = torch.empty((programs, width), dtype=torch.float32, device=d_sum.device)
     with on_device_of(d_sum):
         _gradient[(programs, -(-width // cells))](
             d_sum, seed, out, parts, rows, width, factor * scale_of(part), least(part), DROP=part > 0, ROWS=tile,
-            CELLS=cells, num_warps=4,
+            CELLS=cells, STAGES=tiles.stages, **options(tiles),
         )  # fmt: skip
     return out, totalled(parts)
 
@@ -104,11 +106,12 @@ def _gradient(
     DROP: tl.constexpr,
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     cells = tl.program_id(1) * CELLS + tl.arange(0, CELLS)[None, :]
     total = tl.zeros((ROWS, CELLS), dtype=tl.float32)
     key = tl.load(seed)
-    for begin in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+    for begin in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = begin + tl.arange(0, ROWS)[:, None]
         there = (row < rows) & (cells < width)
         at = row.to(tl.int64) * width + cells

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.dropped import dropped_gradient, dropped_sum, hashed, least, scale_of
 from regard.layers.training.tiles import jit, on_device_of, tile_rows
+from regard.layers.training.tiling import options, tiles_of
 
 
 def embedded(
@@ -43,13 +44,13 @@ def embed(
         x = (x if positions is None else x + positions).view(-1, width)
         return dropped_sum(torch.zeros_like(x), x, dropout, seed).view(batch, length, width)
     out = torch.empty((batch, length, width), dtype=dtype, device=table.device)
-    rows, cells = tokens.numel(), power_of_2(width)
-    tile = tile_rows(cells)
+    rows, cells, tiles = tokens.numel(), power_of_2(width), tiles_of("embedded")
+    tile = tile_rows(cells, tiles)
     with on_device_of(table):
         _embed[(-(-rows // tile),)](
             tokens.contiguous(), table, table if positions is None else positions.contiguous(), seed, out, rows, length, factor,
             scale_of(dropout), least(dropout), WIDTH=width, POSITIONS=positions is not None, DROP=dropout > 0, ROWS=tile,
-            CELLS=cells, num_warps=4,
+            CELLS=cells, **options(tiles),
         )  # fmt: skip
     return out
 

@@ -14,10 +14,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.layers.decoding import triton_here
 from regard.layers.decoding.products import Norm, tensors_of
 from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.dropped import dropped_gradient, dropped_sum, hashed, least, scale_of
 from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_rows, totalled
+from regard.layers.training.tiling import options, tiles_of
 
 MOST_WIDTH = 8192
 
@@ -51,15 +53,16 @@ def add_and_norm(
         bias = None if norm.bias is None else norm.bias.float()
         return x, norm._replace(weight=norm.weight.float(), bias=bias)(x.float()).to(dtype)
     rows, width = x.shape
-    cells = power_of_2(width)
-    tile = tile_rows(cells)
+    cells, tiles = power_of_2(width), tiles_of("norm forward")
+    tile = tile_rows(cells, tiles)
     total = x if written is None else torch.empty_like(x)
     out = torch.empty_like(x, dtype=dtype)
     part, seed = (0.0, out) if dropout is None else dropout
     with on_device_of(x):
         _forward[(-(-rows // tile),)](
             x, x if written is None else written, seed, *tensors_of(norm, x), total, out, rows, scale_of(part), least(part),
-            WIDTH=width, NORM=norm.kind, EPS=norm.eps, ADD=written is not None, DROP=part > 0, ROWS=tile, CELLS=cells, num_warps=4,
+            WIDTH=width, NORM=norm.kind, EPS=norm.eps, ADD=written is not None, DROP=part > 0, ROWS=tile, CELLS=cells,
+            **options(tiles),
         )  # fmt: skip
     return total, out
 
@@ -75,9 +78,10 @@ def norm_backward(
     if not runs_on(x):
         return _reference(d_normed, x, norm, past, dropout)
     rows, width = x.shape
-    cells = power_of_2(width)
-    tile = max(1, min(8, 1024 // cells))
-    programs = programs_for(rows, tile)
+    cells, tiles = power_of_2(width), tiles_of("norm backward")
+    tile = tile_rows(cells, tiles)
+    programs = programs_for(rows, tile, tiles.programs)
+    warps = tiles.warps if tile * cells >= 128 * tiles.warps else min(4, tiles.warps)
     d_x = torch.empty_like(x)
     d_written = None if dropout is None else torch.empty_like(d_normed)
     part, seed = (0.0, d_x) if dropout is None else dropout
@@ -87,7 +91,7 @@ def norm_backward(
         _backward[(programs,)](
             d_normed, x, norm.weight, x if past is None else past, seed, d_x, d_x if d_written is None else d_written, parts,
             rows, scale_of(part), least(part), WIDTH=width, NORM=norm.kind, EPS=norm.eps, PAST=past is not None, SUMS=sums,
-            DROP=part > 0, ROWS=tile, CELLS=cells, num_warps=8 if tile * cells >= 1024 else 4,
+            DROP=part > 0, PAIRS=tiles.form == "pairs", ROWS=tile, CELLS=cells, STAGES=tiles.stages, **options(tiles, warps),
         )  # fmt: skip
     found = totalled(parts).view(sums, width)
     written_sum = None if dropout is None else found[2]
@@ -150,6 +154,11 @@ def _forward(
     tl.store(out + at, z.to(out.dtype.element_ty), mask=there)
 
 
+@triton_here.jit
+def added(a, b, c, d):
+    return a + c, b + d
+
+
 @jit("seed", "rows", "drop")
 def _backward(
     d_normed,
@@ -169,33 +178,54 @@ def _backward(
     PAST: tl.constexpr,
     SUMS: tl.constexpr,
     DROP: tl.constexpr,
+    PAIRS: tl.constexpr,
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     cells = tl.arange(0, CELLS)[None, :]
     w = tl.load(weight + cells, mask=cells < WIDTH, other=0.0).to(tl.float32)
     of_weight = tl.zeros((ROWS, CELLS), dtype=tl.float32)
     of_bias = tl.zeros((ROWS, CELLS), dtype=tl.float32)
     of_written = tl.zeros((ROWS, CELLS), dtype=tl.float32)
-    for begin in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+    for begin in tl.range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS, num_stages=STAGES):
         row = begin + tl.arange(0, ROWS)[:, None]
         there = (row < rows) & (cells < WIDTH)
         at = row.to(tl.int64) * WIDTH + cells
         z = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
         d = tl.load(d_normed + at, mask=there, other=0.0).to(tl.float32)
-        if NORM != 3:
-            z = tl.where(there, z - tl.sum(z, axis=1)[:, None] / WIDTH, 0.0)
-        rate = 1.0 / tl.sqrt(tl.sum(z * z, axis=1)[:, None] / WIDTH + EPS)
-        z = z * rate
-        of_weight += d * z
-        of_bias += d
-        d = d * w
-        d_z = d - z * (tl.sum(d * z, axis=1)[:, None] / WIDTH)
-        if NORM != 3:
-            d_z = d_z - tl.sum(d, axis=1)[:, None] / WIDTH
-        d_z = d_z * rate
-        if PAST:
-            d_z = d_z + tl.load(past + at, mask=there, other=0.0).to(tl.float32)
+        if PAIRS:
+            if PAST:
+                more = tl.load(past + at, mask=there, other=0.0).to(tl.float32)
+            weighted = d * w
+            if NORM != 3:
+                mean, shared = tl.reduce((z, weighted), 1, added)
+                z = tl.where(there, z - mean[:, None] / WIDTH, 0.0)
+            spread, along = tl.reduce((z * z, weighted * z), 1, added)
+            rate = (1.0 / tl.sqrt(spread / WIDTH + EPS))[:, None]
+            z = z * rate
+            of_weight += d * z
+            of_bias += d
+            d_z = weighted - z * (along[:, None] * rate / WIDTH)
+            if NORM != 3:
+                d_z = d_z - shared[:, None] / WIDTH
+            d_z = d_z * rate
+            if PAST:
+                d_z = d_z + more
+        else:
+            if NORM != 3:
+                z = tl.where(there, z - tl.sum(z, axis=1)[:, None] / WIDTH, 0.0)
+            rate = 1.0 / tl.sqrt(tl.sum(z * z, axis=1)[:, None] / WIDTH + EPS)
+            z = z * rate
+            of_weight += d * z
+            of_bias += d
+            d = d * w
+            d_z = d - z * (tl.sum(d * z, axis=1)[:, None] / WIDTH)
+            if NORM != 3:
+                d_z = d_z - tl.sum(d, axis=1)[:, None] / WIDTH
+            d_z = d_z * rate
+            if PAST:
+                d_z = d_z + tl.load(past + at, mask=there, other=0.0).to(tl.float32)
         tl.store(d_x + at, d_z.to(d_x.dtype.element_ty), mask=there)
         if SUMS == 3:
             d_z = tl.where(there, d_z * scale, 0.0)

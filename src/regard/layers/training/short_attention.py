@@ -17,14 +17,13 @@ from torch.autograd.function import once_differentiable
 
 from regard.layers.decoding.triton_here import power_of_2, runs_on
 from regard.layers.training.short_attention_kernels import attend, attend_backward
-from regard.layers.training.tiles import on_device_of
+from regard.layers.training.tiles import on_device_of, totalled
+from regard.layers.training.tiling import options, tiles_of
 
 LONGEST = 128
 HEAD_WIDTHS = (16, 32, 64, 128)
 LEAST_TILE = 16  # that tensor cores take
-# Of the keys of a head, by bytes of a number: how many numbers there may be, and how many of a tile a warp is given
-MOST_CELLS = {2: 8192, 4: 4096}
-WARP_CELLS = {2: 1024, 4: 512}
+MOST_CELLS = {2: 8192, 4: 4096}  # of the keys of a head, by bytes of a number
 
 
 def usable(tokens: int, keys: int, head_width: int, dtype: torch.dtype = torch.bfloat16) -> bool:
@@ -34,32 +33,42 @@ def usable(tokens: int, keys: int, head_width: int, dtype: torch.dtype = torch.b
 
 
 def self_attention(
-    query_key_value: Float[Tensor, "B T D3"], heads: int, keep: Bool[Tensor, "B T"] | None, causal: bool
+    query_key_value: Float[Tensor, "B T D3"],
+    heads: int,
+    keep: Bool[Tensor, "B T"] | None,
+    causal: bool,
+    bias: Float[Tensor, "D3"] | None = None,
 ) -> Float[Tensor, "B T D"]:
     """softmax(Q Kᵀ / √d) V of all heads, merged. What is read are queries, keys and values, each head by head.
 
-    `keep` says which tokens may be seen; a query that sees none becomes zeros.
+    `keep` says which tokens may be seen; a query that sees none becomes zeros. Of a bias that is in what is read already, and
+    given here instead of where it was added, the gradient is summed up on the way, without a pass of its own.
     """
     assert query_key_value.shape[2] % 3 == 0
     query, key_value = _split(query_key_value)
     if _kernels_take(query, key_value, heads):
-        return _SelfAttention.apply(query_key_value, heads, keep, causal)  # type: ignore[return-value]
-    return plainly(query, key_value, heads, keep, causal)
+        return _SelfAttention.apply(query_key_value, bias, heads, keep, causal)  # type: ignore[return-value]
+    return plainly(*_split(_known(query_key_value, bias)), heads, keep, causal)
 
 
 def cross_attention(
-    query: Float[Tensor, "B T D"], key_value: Float[Tensor, "B S D2"], heads: int, keep: Bool[Tensor, "B S"] | None
+    query: Float[Tensor, "B T D"],
+    key_value: Float[Tensor, "B S D2"],
+    heads: int,
+    keep: Bool[Tensor, "B S"] | None,
+    biases: tuple[Tensor | None, Tensor | None] = (None, None),
 ) -> Float[Tensor, "B T D"]:
     """Likewise from one sequence to another, of which there are keys and values."""
     if _kernels_take(query, key_value, heads):
-        return _CrossAttention.apply(query, key_value, heads, keep)  # type: ignore[return-value]
-    return plainly(query, key_value, heads, keep, causal=False)
+        return _CrossAttention.apply(query, key_value, *biases, heads, keep)  # type: ignore[return-value]
+    return plainly(_known(query, biases[0]), _known(key_value, biases[1]), heads, keep, causal=False)
 
 
 class _SelfAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query_key_value, heads, keep, causal):
+    def forward(ctx: Any, query_key_value, bias, heads, keep, causal):
         ctx.save_for_backward(query_key_value, keep)
+        ctx.biased = None if bias is None or not ctx.needs_input_grad[1] else bias.dtype
         ctx.heads, ctx.causal = heads, causal
         return attention_forward(*_split(query_key_value), heads, keep, causal)
 
@@ -68,15 +77,18 @@ class _SelfAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query_key_value, keep = ctx.saved_tensors
         d = query_key_value.new_empty(query_key_value.shape)
-        attention_backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d))
-        return d, None, None, None
+        sums = () if ctx.biased is None else _sums(*_split(d))
+        attention_backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d), *sums)
+        d_bias = torch.cat([totalled(one) for one in sums]).to(ctx.biased) if sums else None
+        return d, d_bias, None, None, None
 
 
 class _CrossAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query, key_value, heads, keep):
+    def forward(ctx: Any, query, key_value, query_bias, key_bias, heads, keep):
         ctx.save_for_backward(query, key_value, keep)
-        ctx.heads = heads
+        ctx.heads, given = heads, (query_bias, key_bias)
+        ctx.biased = [b.dtype if b is not None and ctx.needs_input_grad[2 + i] else None for i, b in enumerate(given)]
         return attention_forward(query, key_value, heads, keep, causal=False)
 
     @staticmethod
@@ -84,8 +96,34 @@ class _CrossAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key_value, keep = ctx.saved_tensors
         d_query, d_key_value = query.new_empty(query.shape), key_value.new_empty(key_value.shape)
-        attention_backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value)
-        return d_query, d_key_value, None, None
+        sums = _sums(d_query, d_key_value) if any(ctx.biased) else ()
+        attention_backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value, *sums)
+        pairs = zip(sums or (None, None), ctx.biased, strict=True)
+        d_biases = (None if dtype is None or one is None else totalled(one).to(dtype) for one, dtype in pairs)
+        return d_query, d_key_value, *d_biases, None, None
+
+
+class _Known(torch.autograd.Function):
+    """What has a bias in it already: passes it, and gives the bias its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x, bias):
+        ctx.dtype = bias.dtype
+        return x.view_as(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return d_out, d_out.flatten(0, 1).sum(0, dtype=torch.float32).to(ctx.dtype)
+
+
+def _known(x: Float[Tensor, "B N D"], bias: Tensor | None) -> Float[Tensor, "B N D"]:
+    return x if bias is None else _Known.apply(x, bias)  # type: ignore[return-value]
+
+
+def _sums(*gradients: Tensor) -> tuple[Tensor, ...]:
+    """Room for their sums over each sentence."""
+    return tuple(d.new_empty((len(d), d.shape[2]), dtype=torch.float32) for d in gradients)
 
 
 def _split(packed: Float[Tensor, "B T D3"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D2"]]:
@@ -137,7 +175,7 @@ def attention_forward(query: Tensor, key_value: Tensor, heads: int, keep: Tensor
         *query.stride()[:2],
         *key_value.stride()[:2],
         0 if keep is None else keep.stride(0),
-        **_settings(query, key_value, heads, keep, causal),
+        **_settings("attention forward", query, key_value, heads, keep, causal),
     )
     return out
 
@@ -151,8 +189,9 @@ def attention_backward(
     causal: bool,
     d_query: Tensor,
     d_key_value: Tensor,
+    *sums: Tensor,
 ) -> None:
-    """Writes the gradients into the last two, whose sentences follow each other."""
+    """Writes the gradients into these two, whose sentences follow each other; and their sums over each sentence into `sums`."""
     d_out, query, key_value, keep = _readable(d_out), _readable(query), _readable(key_value), _bytes_of(keep)
     _launch(
         attend_backward,
@@ -163,6 +202,7 @@ def attention_backward(
         d_query.view(torch.uint8) if keep is None else keep,
         d_query,
         d_key_value,
+        *(sums or (d_query, d_key_value)),
         query.shape[1],
         key_value.shape[1],
         *d_out.stride()[:2],
@@ -171,7 +211,9 @@ def attention_backward(
         0 if keep is None else keep.stride(0),
         d_query.stride(1),
         d_key_value.stride(1),
-        **_settings(query, key_value, heads, keep, causal),
+        SOON=tiles_of("attention backward").form == "soon",
+        SUMS=bool(sums),
+        **_settings("attention backward", query, key_value, heads, keep, causal),
     )
 
 
@@ -191,16 +233,19 @@ def _launch(kernel: Any, programs: int, *arguments: Any, **settings: Any) -> Non
         kernel[(programs,)](*arguments, **settings)
 
 
-def _settings(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool) -> dict[str, Any]:
+def _settings(
+    kernel: str, query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None, causal: bool
+) -> dict[str, Any]:
     """Sizes of tiles, and how many warps share them: so many that all of it stays in registers.
 
     Tiles follow from the longer side: compiling for each pair of lengths takes longer than some thousand batches.
     """
-    width = query.shape[2] // heads
+    width, tiles = query.shape[2] // heads, tiles_of(kernel)
     tokens = keys = _tile(max(query.shape[1], key_value.shape[1]))
-    size = query.dtype.itemsize
-    queries = min(tokens, 16 if size == 4 else 64 if keys * width <= 4096 else 32)
+    wide = query.dtype.itemsize == 4
+    queries = min(tokens, tiles.rows, 16 if wide else 64 if keys * width <= 4096 else 32)
     cells = max(queries * width, keys * width, queries * keys)
+    warps = max(1, min(tiles.warps, cells // (tiles.cells // 2 if wide else tiles.cells)))
     return {
         "scale": 1.0 / math.sqrt(width),
         "HEADS": heads,
@@ -211,8 +256,8 @@ def _settings(query: Tensor, key_value: Tensor, heads: int, keep: Tensor | None,
         "CAUSAL": causal,
         "HAS_KEEP": keep is not None,
         "PRECISION": "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32",
-        "num_warps": max(1, min(8, cells // WARP_CELLS[size])),
         "num_stages": 1,
+        **options(tiles, warps),
     }
 
 

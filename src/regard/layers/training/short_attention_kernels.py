@@ -95,6 +95,8 @@ def attend_backward(
     keep,
     d_query,
     d_key_value,
+    query_sums,
+    key_sums,
     tokens,
     keys,
     out_sentence,
@@ -115,6 +117,8 @@ def attend_backward(
     CAUSAL: tl.constexpr,
     HAS_KEEP: tl.constexpr,
     PRECISION: tl.constexpr,
+    SOON: tl.constexpr,
+    SUMS: tl.constexpr,
 ):
     program = tl.program_id(0)
     sentence, head = (program // HEADS).to(tl.int64), program % HEADS
@@ -123,8 +127,11 @@ def attend_backward(
     k = tl.load(key_value + stored, mask=there, other=0.0)
     v = tl.load(key_value + stored + HEADS * WIDTH, mask=there, other=0.0)
     seen = seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP, KEYS)
+    kept, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
+    kept += sentence * keys * d_key_token + head * WIDTH
     d_k = tl.zeros((KEYS, WIDTH), tl.float32)
     d_v = tl.zeros((KEYS, WIDTH), tl.float32)
+    of_query = tl.zeros((WIDTH,), tl.float32)
     for block in range(BLOCKS):
         start = block * QUERIES
         asked, inside = rows_at(start, tokens, query_token, WIDTH, QUERIES)
@@ -133,15 +140,27 @@ def attend_backward(
         d_o = tl.load(d_out + sentence * out_sentence + head * WIDTH + given, mask=inside, other=0.0)
         weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
         d_v = tl.dot(tl.trans(weights.to(v.dtype)), d_o, d_v, input_precision=PRECISION)
+        if SOON and BLOCKS == 1:
+            tl.store(d_key_value + kept + HEADS * WIDTH, d_v.to(v.dtype), mask=there)
         d_weights = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
         shared = tl.sum(weights * d_weights, axis=1)
         d_scores = (weights * (d_weights - shared[:, None]) * scale).to(v.dtype)
         d_k = tl.dot(tl.trans(d_scores), q, d_k, input_precision=PRECISION)
+        if SOON and BLOCKS == 1:
+            tl.store(d_key_value + kept, d_k.to(v.dtype), mask=there)
         d_q = tl.dot(d_scores, k, input_precision=PRECISION)
+        if SUMS:
+            of_query += tl.sum(d_q, axis=0)
         written, inside = rows_at(start, tokens, d_query_token, WIDTH, QUERIES)
         written += sentence * tokens * d_query_token + head * WIDTH
         tl.store(d_query + written, d_q.to(v.dtype), mask=inside)
-    written, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
-    written += sentence * keys * d_key_token + head * WIDTH
-    tl.store(d_key_value + written, d_k.to(v.dtype), mask=there)
-    tl.store(d_key_value + written + HEADS * WIDTH, d_v.to(v.dtype), mask=there)
+    if SUMS:
+        one = head * WIDTH + tl.arange(0, WIDTH)
+        tl.store(query_sums + sentence * (HEADS * WIDTH) + one, of_query)
+        tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + one, tl.sum(d_k, axis=0))
+        tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + HEADS * WIDTH + one, tl.sum(d_v, axis=0))
+    if not SOON or BLOCKS != 1:
+        kept, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
+        kept += sentence * keys * d_key_token + head * WIDTH
+        tl.store(d_key_value + kept, d_k.to(v.dtype), mask=there)
+        tl.store(d_key_value + kept + HEADS * WIDTH, d_v.to(v.dtype), mask=there)

@@ -14,9 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.layers.decoding.triton_here import power_of_2, tl, triton
+from regard.layers.training.tiling import PROGRAMS, Tiles
 
-PROGRAMS = 528  # of kernels that add something up over all rows: four for each multiprocessor of a large GPU
-MOST_CELLS = 2048  # of a tile
 COLUMNS = 16  # that one program totals
 
 
@@ -32,12 +31,12 @@ def jit(*varying: str) -> Callable[[Callable[..., Any]], Any]:
     return compiled
 
 
-def tile_rows(cells: int, most: int = 8) -> int:
+def tile_rows(cells: int, tiles: Tiles) -> int:
     """Rows of a tile of so many columns."""
-    return max(1, min(most, MOST_CELLS // cells))
+    return max(1, min(tiles.rows, tiles.cells // cells))
 
 
-def programs_for(rows: int, tile: int, most: int = PROGRAMS) -> int:
+def programs_for(rows: int, tile: int, most: int) -> int:
     """How many programs share rows out in tiles."""
     return max(1, min(most, -(-rows // tile)))
 
@@ -65,4 +64,7 @@ def _total(parts, out, count, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     there = (row < count) & (column < width)[None, :]
     z = tl.load(parts + row * width + column[None, :], mask=there, other=0.0)
+    for begin in range(ROWS, count, ROWS):
+        there = (begin + row < count) & (column < width)[None, :]
+        z += tl.load(parts + (begin + row) * width + column[None, :], mask=there, other=0.0)
     tl.store(out + column, tl.sum(z, axis=0), mask=column < width)

@@ -1,0 +1,67 @@
+"""How the kernels of training cut their work: one table, which benchmarks/training_kernels.py varies.
+
+Tiles change nothing but the order of sums. A step of training has been measured with those of the table; other values, and other
+forms of a kernel, are there to be measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+PROGRAMS = 528  # of kernels that add something up over all rows: four for each multiprocessor of a large GPU
+
+
+class Tiles(NamedTuple):
+    """Of one kernel, which takes from it what applies."""
+
+    cells: int = 2048  # of a tile at most; of attention, how many of a tile a warp is given
+    rows: int = 8  # of a tile at most; of attention, queries
+    columns: int = 1024  # of a tile at most, where programs share the columns of a row
+    programs: int = PROGRAMS  # at most, where each adds up over its rows
+    warps: int = 4
+    stages: int = 1  # tiles in flight at once: beyond 1, those to come are copied into shared memory ahead
+    registers: int = 0  # of a thread at most; 0: as many as the compiler takes
+    form: str = ""  # another way to write the kernel
+
+
+TILES = {
+    "norm forward": Tiles(),
+    "norm backward": Tiles(cells=1024, warps=8),
+    "activation backward": Tiles(rows=2),
+    "sum": Tiles(cells=4096, rows=4, warps=8),
+    "dropped": Tiles(rows=4),
+    "embedded": Tiles(),
+    "attention forward": Tiles(cells=1024, rows=64, warps=8),
+    "attention backward": Tiles(cells=1024, rows=64, warps=8),
+    "loss": Tiles(columns=8192, warps=8),
+}
+FORMS = {
+    "norm backward": ("", "pairs"),  # sums two by two, and all that is read asked for at once
+    "attention backward": ("", "soon"),  # of one block: gradients are written as soon as they are there
+    "loss": ("", "several", "held"),  # see layers/cross_entropy_forms
+}
+_NOW: ContextVar[dict[str, Tiles]] = ContextVar("tiles", default={})  # noqa: B039
+
+
+def tiles_of(kernel: str) -> Tiles:
+    """What holds here."""
+    return _NOW.get().get(kernel) or TILES[kernel]
+
+
+@contextlib.contextmanager
+def using(kernel: str, tiles: Tiles) -> Iterator[None]:
+    """Whatever starts this kernel in it, in this thread, cuts it so."""
+    before = _NOW.set({**_NOW.get(), kernel: tiles})
+    try:
+        yield
+    finally:
+        _NOW.reset(before)
+
+
+def options(tiles: Tiles, warps: int | None = None) -> dict[str, Any]:
+    """For the compiler."""
+    limit = {"maxnreg": tiles.registers} if tiles.registers else {}
+    return {"num_warps": tiles.warps if warps is None else warps, **limit}
