@@ -1,13 +1,14 @@
 """Decoding on a CPU: tokens per second of a Transformer base, beside Hugging Face and bare CTranslate2, in turns of one run.
 
-    python benchmarks/decode_cpu.py [--threads 2] [--turns 5] [--batches 1,32] [--beams 1,4] [--torch float32]
+    python benchmarks/decode_cpu.py [--threads 2] [--turns 5] [--batches 1,32] [--beams 1,4] [--torch float32] [--layers 12+1,6+2]
 
 Shape: 512/2048/8 heads/6+6 layers, vocabulary 32,000, random weights, 24 tokens out of sources of 24. Cases:
 
 - huggingface: a Marian of the same shape in float32, `generate` on token ids;
 - bare: CTranslate2 in int8, `translate_batch` on tokens; of the same converted model that regard uses;
 - regard: `Translator.translate` from text to text with its ctranslate2 engine, tokenisation included;
-- torch-NAME: the same by torch, for every NAME of --torch (see TORCH).
+- torch-NAME: the same by torch, for every NAME of --torch (see TORCH);
+- regard-E+D, torch-NAME-E+D: likewise with E layers of the encoder and D of the decoder, for all of --layers.
 
 The model ends every text after 24 tokens by itself: the vector of that position points to EOS. One JSON line per case, then a
 table of ratios; a ratio is the median over turns of what two cases took in the same turn. Only ratios count on a busy machine,
@@ -30,7 +31,6 @@ from typing import Any
 LENGTH, VOCABULARY, WIDTH = 24, 32_000, 512
 SHAPE = {
     "width": WIDTH,
-    "layers": 6,
     "heads": 8,
     "inner": 2048,
     "dropout": 0.0,
@@ -49,6 +49,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--batches", default="1,32")
     parser.add_argument("--beams", default="1,4")
     parser.add_argument("--torch", default="float32", help="which torch cases to run, by name; empty: none")
+    parser.add_argument("--layers", default="", help="other shapes, as 12+1,6+2")
     parser.add_argument("--peers", default="hf,ct2", help="hf and ct2, or one of them, or nothing")
     return parser.parse_args()
 
@@ -63,11 +64,12 @@ def main() -> None:
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
         run = write_run(Path(folder) / "run")
+        others = {name: write_run(Path(folder) / name, name) for name in filter(None, arguments.layers.split(","))}
         texts = source_texts()
         rows, seconds = [], {}
         for batch in map(int, arguments.batches.split(",")):
             for beam in map(int, arguments.beams.split(",")):
-                cases = make_cases(run, texts[:batch], beam, arguments)
+                cases = make_cases(run, others, texts[:batch], beam, arguments)
                 seconds[batch, beam] = in_turns(cases, arguments.turns, arguments.clock)
                 for name, each in seconds[batch, beam].items():
                     rows.append(row(name, batch, beam, each, arguments))
@@ -120,16 +122,18 @@ def in_turns(cases: dict[str, Callable[[], int]], turns: int, clock: str) -> dic
 def table(seconds: dict[tuple[int, int], dict[str, list[float]]]) -> None:
     names = list(next(iter(seconds.values())))
     against = [name for name in ("huggingface", "bare") if name in names]
-    print(f"\n{'batch':>5} {'beam':>4}  {'case':16}" + "".join(f"{'x ' + name:>16}" for name in against))
+    print(f"\n{'batch':>5} {'beam':>4}  {'case':22}" + "".join(f"{'x ' + name:>16}" for name in against))
     for (batch, beam), cases in seconds.items():
         for name, each in cases.items():
             ratios = [
                 statistics.median(peer / own for peer, own in zip(cases[other], each, strict=True)) for other in against
             ]
-            print(f"{batch:5} {beam:4}  {name:16}" + "".join(f"{ratio:16.2f}" for ratio in ratios))
+            print(f"{batch:5} {beam:4}  {name:22}" + "".join(f"{ratio:16.2f}" for ratio in ratios))
 
 
-def make_cases(run: Path, texts: list[str], beam: int, arguments: argparse.Namespace) -> dict[str, Callable[[], int]]:
+def make_cases(
+    run: Path, others: dict[str, Path], texts: list[str], beam: int, arguments: argparse.Namespace
+) -> dict[str, Callable[[], int]]:
     import regard
     from regard.search.config import SearchConfig
 
@@ -139,11 +143,12 @@ def make_cases(run: Path, texts: list[str], beam: int, arguments: argparse.Names
     if "hf" in peers:
         cases["huggingface"] = huggingface(len(texts), beam)
     if "ct2" in peers:
-        fast = regard.load(run, "cpu", engine="ctranslate2")
         cases["bare"] = bare(run, texts, beam, arguments.threads)
-        cases["regard"] = through(fast, texts, search)
-    for name in filter(None, arguments.torch.split(",")):
-        cases[f"torch-{name}"] = through(TORCH[name](run), texts, search)
+    for ending, one in {"": run, **{f"-{name}": other for name, other in others.items()}}.items():
+        if "ct2" in peers:
+            cases[f"regard{ending}"] = through(regard.load(one, "cpu", engine="ctranslate2"), texts, search)
+        for name in filter(None, arguments.torch.split(",")):
+            cases[f"torch-{name}{ending}"] = through(TORCH[name](one), texts, search)
     return cases
 
 
@@ -246,7 +251,7 @@ def source_texts() -> list[str]:
     return [" ".join(draw.choices(known, k=LENGTH)) for _ in range(64)]
 
 
-def write_run(folder: Path) -> Path:
+def write_run(folder: Path, layers: str = "6+6") -> Path:
     """A run folder with a Transformer base of random weights that writes 24 tokens, then EOS."""
     import torch
 
@@ -260,7 +265,8 @@ def write_run(folder: Path) -> Path:
 
     folder.mkdir()
     tokenizers = TokenizerPair.train_on_text(words(), TokenizerConfig(kind="word", size=VOCABULARY, min_count=1))
-    config = TransformerConfig(**SHAPE)
+    encoder, decoder = map(int, layers.split("+"))
+    config = TransformerConfig(**SHAPE, encoder_layers=encoder, decoder_layers=decoder)
     sizes = {"source_vocabulary": tokenizers.source.size, "target_vocabulary": tokenizers.target.size, "shared": True}
     model = build_model("transformer", config, **sizes)
     with torch.no_grad():

@@ -286,7 +286,7 @@ def _of_attention(s: Settings, device: torch.device, low: torch.dtype) -> Iterat
         if not runs_on(packed):
             return (torch.zeros_like(packed),)  # tests compare it
         d = torch.empty_like(packed)
-        sums = short_attention._sums(*short_attention._split(d)) if summing else ()
+        sums = short_attention.sums_of(*short_attention._split(d)) if summing else ()
         parts = (*short_attention._split(packed), s.heads, keep, False, *short_attention._split(d))
         short_attention.attention_backward(d_out, *parts, *sums)
         return d, *(totalled(one) for one in sums)

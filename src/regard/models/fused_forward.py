@@ -20,7 +20,7 @@ from regard.layers.attention.multihead import CrossAttention, SelfAttention
 from regard.layers.decoding.products import KINDS
 from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
-from regard.layers.training import short_attention, trial
+from regard.layers.training import short_attention, tiling, trial
 from regard.layers.training.dropped import seeds
 from regard.layers.training.embedded import embedded
 from regard.layers.training.library_attention import library_cross_attention, library_self_attention
@@ -69,9 +69,9 @@ class _Reading:
         self.x, self.low, self.dropout, self.drawn = x, low, dropout, drawn
         self.added: Added | None = None
 
-    def begin(self, norm: nn.Module, linear: nn.Linear, activation: str | None = None) -> Float[Tensor, "B T K"]:
+    def begin(self, norm: nn.Module, matrix: Matrix, activation: str | None = None) -> Float[Tensor, "B T K"]:
         """The last sub-layer's end, and the next one's beginning."""
-        self.x, y = between(self.x, self.added, norm_parts(norm), self.low[linear], activation)
+        self.x, y = between(self.x, self.added, norm_parts(norm), matrix, activation)
         return y
 
     def end(self, read: Float[Tensor, "B T K"], linear: nn.Linear) -> None:
@@ -82,28 +82,37 @@ class _Reading:
 
     def attend(self, norm: nn.Module, part: SelfAttention, source: Padded | None) -> None:
         """To all of a source; or without one, to what is before."""
-        packed, causal = self.begin(norm, part.query_key_value), source is None
-        length = packed.shape[1]
-        if part.dropout == 0 and short_attention.usable(length, length, part.head_width, packed.dtype):
-            mixed = short_attention.self_attention(packed, part.heads, None if source is None else source.keep, causal)
+        length, causal = self.x.shape[1], source is None
+        if part.dropout == 0 and short_attention.usable(length, length, part.head_width, number_type(self.x)):
+            matrix, bias = _biased(self.low[part.query_key_value])
+            packed, keep = self.begin(norm, matrix), None if source is None else source.keep
+            mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias)
         else:
+            packed = self.begin(norm, self.low[part.query_key_value])
             mixed = library_self_attention(packed, part.heads, _hiding(source), causal, part.dropout)
         self.end(mixed, part.out)
 
     def attend_source(
         self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], source: Padded
     ) -> None:
-        query, packed = self.begin(norm, part.query), product(memory, self.low[part.key_value])
-        if part.dropout == 0 and short_attention.usable(
-            query.shape[1], memory.shape[1], query.shape[2] // part.heads, query.dtype
-        ):
-            mixed = short_attention.cross_attention(query, packed, part.heads, source.keep)
+        of_query, of_memory = self.low[part.query], self.low[part.key_value]
+        sizes = self.x.shape[1], memory.shape[1], len(of_query.weight) // part.heads
+        if part.dropout == 0 and short_attention.usable(*sizes, number_type(self.x)):
+            (of_query, bias), (of_memory, memory_bias) = _biased(of_query), _biased(of_memory)
+            query, packed = self.begin(norm, of_query), product(memory, of_memory)
+            mixed = short_attention.cross_attention(query, packed, part.heads, source.keep, (bias, memory_bias))
         else:
+            query, packed = self.begin(norm, of_query), product(memory, of_memory)
             mixed = library_cross_attention(query, packed, part.heads, _hiding(source), part.dropout)
         self.end(mixed, part.out)
 
     def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
-        self.end(self.begin(norm, part.inner, activation), part.out)
+        self.end(self.begin(norm, self.low[part.inner], activation), part.out)
+
+
+def _biased(matrix: Matrix) -> tuple[Matrix, Tensor | None]:
+    """A matrix whose bias is added and learns nothing from that, and the bias, where attention finds what it learns."""
+    return (matrix._replace(bias=None), matrix.bias) if tiling.BIASES_BY_ATTENTION else (matrix, None)
 
 
 def _hiding(source: Padded | None) -> Bool[Tensor, "B S"] | None:

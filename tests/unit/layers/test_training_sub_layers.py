@@ -17,7 +17,7 @@ from training_cases import close, norm_of
 
 from regard.layers.decoding import triton_here
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training import dropped, norms, trial
+from regard.layers.training import dropped, norms, tiling, trial
 from regard.layers.training import embedded as embedded_module
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
@@ -226,7 +226,10 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: st
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_kernels_work_on_a_gpu() -> None:
+@pytest.mark.parametrize("biases", [False, True])
+def test_the_kernels_work_on_a_gpu(monkeypatch, biases: bool) -> None:
+    monkeypatch.setattr(tiling, "BIASES_BY_ATTENTION", biases)
+    trial.kernels_work.cache_clear()
     for state, low in (
         (torch.float32, torch.bfloat16),
         (torch.bfloat16, torch.bfloat16),
@@ -234,3 +237,4 @@ def test_the_kernels_work_on_a_gpu() -> None:
     ):
         for activation, norm in (("relu", 2), ("gelu", 1), ("gelu_tanh", 3), ("swish", 2)):
             assert trial.kernels_work(torch.device("cuda"), trial.Kind(64, 2, activation, norm), state, low)
+    trial.kernels_work.cache_clear()

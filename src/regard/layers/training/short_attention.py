@@ -77,7 +77,7 @@ class _SelfAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query_key_value, keep = ctx.saved_tensors
         d = query_key_value.new_empty(query_key_value.shape)
-        sums = () if ctx.biased is None else _sums(*_split(d))
+        sums = () if ctx.biased is None else sums_of(*_split(d))
         attention_backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d), *sums)
         d_bias = torch.cat([totalled(one) for one in sums]).to(ctx.biased) if sums else None
         return d, d_bias, None, None, None
@@ -96,7 +96,7 @@ class _CrossAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         query, key_value, keep = ctx.saved_tensors
         d_query, d_key_value = query.new_empty(query.shape), key_value.new_empty(key_value.shape)
-        sums = _sums(d_query, d_key_value) if any(ctx.biased) else ()
+        sums = sums_of(d_query, d_key_value) if any(ctx.biased) else ()
         attention_backward(d_out, query, key_value, ctx.heads, keep, False, d_query, d_key_value, *sums)
         pairs = zip(sums or (None, None), ctx.biased, strict=True)
         d_biases = (None if dtype is None or one is None else totalled(one).to(dtype) for one, dtype in pairs)
@@ -121,7 +121,7 @@ def _known(x: Float[Tensor, "B N D"], bias: Tensor | None) -> Float[Tensor, "B N
     return x if bias is None else _Known.apply(x, bias)  # type: ignore[return-value]
 
 
-def _sums(*gradients: Tensor) -> tuple[Tensor, ...]:
+def sums_of(*gradients: Tensor) -> tuple[Tensor, ...]:
     """Room for their sums over each sentence."""
     return tuple(d.new_empty((len(d), d.shape[2]), dtype=torch.float32) for d in gradients)
 

@@ -43,6 +43,9 @@ FORMS = {
     "attention backward": ("", "soon"),  # of one block: gradients are written as soon as they are there
     "loss": ("", "several", "held"),  # see layers/cross_entropy_forms
 }
+BIASES_BY_ATTENTION = (
+    False  # attention's backward kernel also sums up the gradients of its projections' biases. Not measured yet
+)
 _NOW: ContextVar[dict[str, Tiles]] = ContextVar("tiles", default={})  # noqa: B039
 
 
