@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from interpreted import interpreted
 
 from regard.layers.decoding import triton_here
 from regard.layers.decoding.attention import attend_cache, attend_memory
@@ -18,17 +14,7 @@ from regard.layers.decoding.vocabulary import forbid, logits
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 def test_the_kernels_by_tritons_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "decoding_cases.py"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip("Triton's interpreter does not get on with this numpy")
-    assert done.stdout.strip() == "equal", done.stderr
+    assert interpreted("decoding_cases.py") == "equal"
 
 
 def test_kernels_run_where_they_can() -> None:

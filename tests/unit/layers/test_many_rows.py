@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from interpreted import interpreted
 
 from regard.layers.decoding import many_logits, narrow_attention, triton_here
 from regard.layers.decoding.kernel_choice import Kernels, using
@@ -18,17 +14,7 @@ from regard.layers.decoding.vocabulary import forbid
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 def test_the_kernels_by_tritons_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "many_rows_cases.py"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip("Triton's interpreter does not get on with this numpy")
-    assert done.stdout.strip() == "equal", done.stderr
+    assert interpreted("many_rows_cases.py") == "equal"
 
 
 @pytest.mark.parametrize("tokens", [5, 64, 70, 151])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from interpreted import interpreted
 from torch import Tensor
 
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
@@ -104,17 +102,7 @@ def test_which_sizes_kernels_take() -> None:
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 def test_the_kernels_of_short_attention_by_tritons_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, Path(__file__).parent / "short_attention_cases.py"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip("Triton's interpreter does not get on with this numpy")
-    assert done.stdout.strip() == "equal", done.stderr
+    assert interpreted("short_attention_cases.py") == "equal"
 
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from interpreted import interpreted
 from torch import nn
 from torch.profiler import profile
 from training_cases import close, norm_of
@@ -182,17 +180,7 @@ def test_no_kernel_is_compiled_anew_for_another_batch_or_seed() -> None:
 
 @pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
 def test_the_kernels_by_tritons_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, HERE / "training_cases.py"],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    if "only 0-dimensional arrays can be converted" in done.stderr:
-        pytest.skip("Triton's interpreter does not get on with this numpy")
-    assert done.stdout.strip() == "equal", done.stderr
+    assert interpreted("training_cases.py") == "equal"
 
 
 @pytest.mark.parametrize(
