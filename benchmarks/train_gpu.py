@@ -24,6 +24,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 if "--caches" not in sys.argv:  # read when torch is imported
@@ -35,6 +36,9 @@ from torch import Tensor, nn
 
 from regard.core.types import Padded
 from regard.data.batching import Batch
+from regard.layers import linear_cross_entropy
+from regard.layers.training import tiling
+from regard.layers.training.tiling import TILES, Tiles
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
@@ -56,12 +60,17 @@ REGARD = {
     "": MEANS,
     **{f"without {mean}": tuple(m for m in MEANS if m != mean) for mean in MEANS},
     "bfloat16 weights": (*MEANS, "lowered"),
+    "rotary": (*MEANS, "rotary"),
+    "biases": (*MEANS, "biases"),
+    "in product": (*MEANS, "product"),
+    "all": (*MEANS, "biases", "product"),
+    "all bfloat16 weights": (*MEANS, "biases", "product", "lowered"),
     "compiled": COMPILED,
     "compiled static": (*COMPILED, "static"),
     "compiled bfloat16 weights static": (*COMPILED, "lowered", "static"),
     "compiled bfloat16 weights autotuned": (*COMPILED, "lowered", "static", "autotune"),
 }
-GPT = ("eager", "graphs", "", "without loss", "bfloat16 weights", "compiled", "compiled bfloat16 weights static")
+GPT = ("eager", "graphs", "", "without loss", "all", "bfloat16 weights", "compiled", "compiled bfloat16 weights static")
 
 
 def names() -> list[str]:
@@ -94,6 +103,7 @@ class Settings(argparse.Namespace):
     backend: str
     curve: int
     profile: int
+    tiles: Path | None
 
 
 def read() -> Settings:
@@ -127,6 +137,7 @@ def read() -> Settings:
         help="use compiled code that is on disk: first steps are faster the second time",
     )
     add("--profile", type=int, default=0, metavar="N", help="also list the N costliest kernels of each case")
+    add("--tiles", type=Path, help="what training_kernels.py --best has written, instead of tiling.py's table")
     add("--list", action="store_true", help="only the names of the cases")
     settings = parser.parse_args(namespace=Settings())
     settings.inner = settings.inner or 4 * settings.width
@@ -134,6 +145,8 @@ def read() -> Settings:
     if settings.list:
         print("\n".join(names()))
         raise SystemExit
+    if settings.tiles is not None:
+        TILES.update({kernel: Tiles(**tiles) for kernel, tiles in json.loads(settings.tiles.read_text()).items()})
     return settings
 
 
@@ -259,6 +272,7 @@ def peer(s: Settings, name: str) -> Step:
 def ours(s: Settings, name: str) -> Step:
     kind, _, variant = name.partition(" ")
     means = REGARD[variant]
+    tiling.BIASES_BY_ATTENTION, linear_cross_entropy.BIAS_IN_PRODUCT = "biases" in means, "product" in means
     device = torch.device(s.device)
     if kind == "regard-gpt":
         config: Any = GPTConfig(
@@ -269,7 +283,10 @@ def ours(s: Settings, name: str) -> Step:
         written, target, vocabulary = text[:, :-1].contiguous(), text[:, 1:].contiguous(), s.gpt_vocabulary
         source = torch.full((s.gpt_rows, 1), 2)
     else:
-        config = TransformerConfig(width=s.width, inner=s.inner, heads=s.heads, layers=s.layers, dropout=s.dropout)
+        places: dict[str, Any] = {"positions": "none", "relative": "rotary"} if "rotary" in means else {}
+        config = TransformerConfig(
+            width=s.width, inner=s.inner, heads=s.heads, layers=s.layers, dropout=s.dropout, **places
+        )
         source, written = (tokens(s.rows, s.length, s.vocabulary, seed) for seed in (1, 2))
         target, vocabulary = written.roll(-1, 1), s.vocabulary
     sizes = {"source_vocabulary": vocabulary, "target_vocabulary": vocabulary, "shared": True}
@@ -460,7 +477,10 @@ def main() -> None:
         else f"{platform.machine()}, {torch.get_num_threads()} threads"
     )
     print(
-        json.dumps({"device": where, "torch": torch.__version__, "transformers": transformers.__version__, **vars(s)})
+        json.dumps(
+            {"device": where, "torch": torch.__version__, "transformers": transformers.__version__, **vars(s)},
+            default=str,
+        )
     )
     if s.curve:
         curve(s, chosen)

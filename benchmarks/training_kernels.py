@@ -7,7 +7,8 @@
 At the sizes of the base Transformer (2048 x 32 tokens) and GPT-2 small (16 x 1024): products in bfloat16, states in float32.
 First all candidates are compiled side by side, and their results compared with those of the table's tiles; then each is
 launched some times inside one CUDA graph, over inputs that do not fit into the cache together, and the graph replayed. One JSON
-line for each candidate, and a table last, with what the best would save of a step. After --seconds nothing new is begun.
+line for each candidate, and a table last, with what the best would save of a step. After --seconds nothing new is begun. --best
+writes the tiles of each kernel that take the least time over all its shapes, for `train_gpu.py --tiles`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -93,6 +95,7 @@ class Settings(argparse.Namespace):
     replays: int
     candidates: int
     seconds: float
+    best: Path | None
 
 
 def read() -> Settings:
@@ -113,6 +116,7 @@ def read() -> Settings:
     add("--replays", type=int, default=5, help="of which the median counts")
     add("--candidates", type=int, default=0, help="of each kernel and shape at most; 0: all")
     add("--seconds", type=float, default=95.0)
+    add("--best", type=Path, help="a file for the best tiles of each kernel")
     return parser.parse_args(namespace=Settings())
 
 
@@ -426,6 +430,21 @@ def table(found: list[Candidate]) -> None:
         print(f"{case.kernel:20} {case.shape:34} {case.moved >> 20:>6} {' '.join(speeds)} {saved:>8.2f}  {best.name}")
 
 
+def best_of(found: list[Candidate]) -> dict[str, dict[str, Any]]:
+    """Of kernels, the tiles with which all its shapes together take the least of a step, where they are other than now."""
+    chosen = {}
+    for kernel in dict.fromkeys(one.case.kernel for one in found):
+        own = [one for one in found if one.case.kernel == kernel and one.tiles and not math.isnan(one.seconds)]
+        shapes, totals = len({id(one.case) for one in own}), dict[Tiles, list[float]]()
+        for one in own:
+            totals.setdefault(one.tiles or Tiles(), []).append(one.case.times * one.seconds)
+        totals = {tiles: times for tiles, times in totals.items() if len(times) == shapes}
+        best = min(totals, key=lambda tiles: sum(totals[tiles]), default=TILES[kernel])
+        if best != TILES[kernel]:
+            chosen[kernel] = best._asdict()
+    return chosen
+
+
 def main() -> None:
     s, began = read(), time.monotonic()
     wanted = {part.strip() for part in s.kernels.split(",") if part.strip()}
@@ -434,7 +453,7 @@ def main() -> None:
     cuda = s.device.startswith("cuda")
     torch.manual_seed(0)
     where = torch.cuda.get_device_name() if cuda else platform.machine()
-    print(json.dumps({"device": where, "torch": torch.__version__, **vars(s)}), flush=True)
+    print(json.dumps({"device": where, "torch": torch.__version__, **vars(s)}, default=str), flush=True)
     found: list[Candidate] = []
     for case in cases(s):
         if wanted and case.kernel not in wanted:
@@ -455,6 +474,8 @@ def main() -> None:
             candidate.seconds = timed(candidate, s.launches, s.replays)
         print(json.dumps(row_of(candidate)), flush=True)
     table(found)
+    if s.best is not None:
+        s.best.write_text(json.dumps(best_of(found), indent=1))
     if any(one.error and one.name == "as it is" for one in found):
         raise SystemExit("What the table says does not run, or gives other results the second time.")
 

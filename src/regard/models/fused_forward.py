@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from regard.core.types import Padded
 from regard.layers.attention.multihead import CrossAttention, SelfAttention
+from regard.layers.attention.relative import Places, RelativeStack
 from regard.layers.decoding.products import KINDS
 from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
@@ -26,6 +27,7 @@ from regard.layers.training.embedded import embedded
 from regard.layers.training.library_attention import library_cross_attention, library_self_attention
 from regard.layers.training.norms import MOST_WIDTH, Dropout
 from regard.layers.training.sub_layers import Added, Matrix, between, matrices, number_type, product
+from regard.layers.training.turned import Turning
 from regard.models.base import Forced
 from regard.models.decoder_parts import Other, is_watched, linear_parts, norm_parts
 
@@ -53,7 +55,9 @@ def kernels_work(model: Any, device: torch.device, bfloat16: bool, lowered: bool
         return False
     low, state = (torch.bfloat16 if given else torch.float32 for given in (bfloat16, lowered))
     config, norm = model.config, norm_parts(next(filter(_is_norm, model.modules())))
-    return trial.kernels_work(device, trial.Kind(config.width, config.heads, config.activation, norm.kind), state, low)
+    layout = config.rotary_layout if config.relative == "rotary" else None
+    kind = trial.Kind(config.width, config.heads, config.activation, norm.kind, layout)
+    return trial.kernels_work(device, kind, state, low)
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -64,9 +68,18 @@ class _Reading:
     """One reading of a batch: states, and what the last sub-layer has left to be added to them."""
 
     def __init__(
-        self, x: Float[Tensor, "B T D"], low: dict[nn.Linear, Matrix], dropout: float, drawn: Iterator[Tensor]
+        self,
+        x: Float[Tensor, "B T D"],
+        low: dict[nn.Linear, Matrix],
+        dropout: float,
+        drawn: Iterator[Tensor],
+        rotary: RelativeStack | None = None,
     ):
         self.x, self.low, self.dropout, self.drawn = x, low, dropout, drawn
+        self.turning = None
+        if rotary is not None:
+            first = rotary(Places.whole_sequence(x.shape[1], x.device))[0]
+            self.turning = Turning.of(first.scheme, first.placed)
         self.added: Added | None = None
 
     def begin(self, norm: nn.Module, matrix: Matrix, activation: str | None = None) -> Float[Tensor, "B T K"]:
@@ -84,12 +97,14 @@ class _Reading:
         """To all of a source; or without one, to what is before."""
         length, causal = self.x.shape[1], source is None
         if part.dropout == 0 and short_attention.usable(length, length, part.head_width, number_type(self.x)):
-            matrix, bias = _biased(self.low[part.query_key_value])
+            matrix = self.low[part.query_key_value]
+            matrix, bias = _biased(matrix) if self.turning is None else (matrix, None)
             packed, keep = self.begin(norm, matrix), None if source is None else source.keep
-            mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias)
+            mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias, self.turning)
         else:
             packed = self.begin(norm, self.low[part.query_key_value])
-            mixed = library_self_attention(packed, part.heads, _hiding(source), causal, part.dropout)
+            given = part.heads, _hiding(source), causal, part.dropout, self.turning
+            mixed = library_self_attention(packed, *given)
         self.end(mixed, part.out)
 
     def attend_source(
@@ -143,7 +158,8 @@ def _check(activation: str, *pairs: tuple[nn.Module, SelfAttention | CrossAttent
 
 def _of_transformer(model: Any) -> Forward:
     config = model.config
-    if config.norm != "pre" or not config.residual or config.relative != "none" or config.normalise == "batch":
+    known = config.norm == "pre" and config.residual and config.normalise != "batch"
+    if not known or config.relative not in ("none", "rotary"):
         raise Other
     _check_positions(model.source_positions, model.target_positions)
     pairs: list[tuple[Any, Any]] = []
@@ -159,12 +175,13 @@ def _transformer(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forc
     drawn = iter(seeds(2 + 2 * len(model.encoder) + 3 * len(model.decoder), target.device))
     x = _of_side(model, source.tokens, "source", next(drawn))
     low = matrices(_linears(model.encoder, model.decoder), number_type(x))
-    reading = _Reading(x, low, config.dropout, drawn)
+    reading = _Reading(x, low, config.dropout, drawn, model.encoder_relative)
     for layer in model.encoder:
         reading.attend(layer.around_attention.norm, layer.attention, source)
         reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
     memory = reading.last(model.encoder_norm)
-    reading = _Reading(_of_side(model, target, "target", next(drawn)), low, config.dropout, drawn)
+    x = _of_side(model, target, "target", next(drawn))
+    reading = _Reading(x, low, config.dropout, drawn, model.decoder_relative)
     for layer in model.decoder:
         reading.attend(layer.around_attention.norm, layer.attention, None)
         reading.attend_source(layer.around_cross.norm, layer.cross, memory, source)

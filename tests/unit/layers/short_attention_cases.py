@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from unittest.mock import Mock
 
 import torch
 from torch import Tensor
 
+from regard.layers.attention.relative.rotary import Rotary, turns
 from regard.layers.decoding import triton_here
 from regard.layers.training import short_attention
 from regard.layers.training.short_attention import cross_attention, self_attention
+from regard.layers.training.turned import Turning
 
 # sentences, queries, keys, heads, head width: tiles that are full and not, one block of queries and several
 SIZES = ((2, 5, 7, 2, 16), (1, 16, 16, 1, 32), (2, 33, 20, 3, 16), (1, 1, 40, 1, 64), (1, 100, 65, 1, 32))
@@ -24,7 +27,7 @@ def both(function, *given: Tensor) -> None:
     for here in (True, False):
         short_attention.runs_on = lambda tensor, here=here: here  # type: ignore[attr-defined]
         own = [x.clone().requires_grad_() for x in given]
-        out = function(*own)
+        out = function(*(x.clone() for x in own))  # some may be changed in place
         d_out = torch.arange(out.numel()).sin().view(out.shape)
         found.append((out, *torch.autograd.grad(out, own, d_out.to(out.dtype))))
     assert launch.call_count == 2  # forward and backward
@@ -43,8 +46,15 @@ def check(dtype: torch.dtype, sentences: int, tokens: int, keys: int, heads: int
         both(lambda q, kv, keep=keep: cross_attention(q, kv, heads, keep), query, memory)
         keep = torch.rand(sentences, tokens) > 0.3 if hides else None
         packed = torch.randn(sentences, tokens, 3 * heads * width).to(dtype)
-        for causal in (False, True):
-            both(lambda x, keep=keep, causal=causal: self_attention(x, heads, keep, causal), packed)
+        for causal, turning in itertools.product((False, True), turnings(tokens, width)):
+            given = heads, keep, causal, None, turning
+            both(lambda x, given=given: self_attention(x, *given), packed)
+
+
+def turnings(tokens: int, width: int) -> list[Turning | None]:
+    """None, and those of rotary positions in both layouts."""
+    by, layouts = turns(torch.arange(tokens)[None], width, 100.0), ("interleaved", "halves")
+    return [None, *(Turning.of(Rotary(width, layout=layout, base=100.0), by) for layout in layouts)]
 
 
 def check_strides() -> None:

@@ -10,9 +10,12 @@ from interpreted import interpreted
 from torch import Tensor
 
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
+from regard.layers.attention.relative import Layout, Places, SchemeAtPlaces
+from regard.layers.attention.relative.rotary import Rotary
 from regard.layers.decoding import triton_here
 from regard.layers.training import short_attention
 from regard.layers.training.short_attention import cross_attention, self_attention, usable
+from regard.layers.training.turned import Turning
 
 SIZES = [(2, 5, 7, 2, 4), (1, 16, 16, 1, 16), (3, 33, 20, 3, 8), (1, 130, 129, 1, 16)]
 
@@ -52,6 +55,18 @@ def test_self_attention_is_that_of_the_layer(size: tuple[int, ...], hides: bool,
     weights = layer.query_key_value.weight
     found = gradients(self_attention(layer.query_key_value(x), heads, keep, causal), x, weights)
     expected = gradients(by_torch(*layer.project(x), keep, causal), x, weights)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_rotary_positions_are_those_of_the_layer(layout: Layout, causal: bool) -> None:
+    layer, scheme = SelfAttention(48, 3), Rotary(16, layout=layout, base=100.0)
+    x, keep = torch.randn(2, 9, 48, requires_grad=True), some(2, 9)
+    weights, placed = layer.query_key_value.weight, scheme.place(Places.whole_sequence(9, x.device))
+    packed = layer.query_key_value(x)
+    found = gradients(self_attention(packed, 3, keep, causal, None, Turning.of(scheme, placed)), x, weights)
+    expected = gradients(by_torch(*layer.project(x, SchemeAtPlaces(scheme, placed)), keep, causal), x, weights)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -138,21 +153,30 @@ def test_the_kernels_compile_for_a_gpu_and_stay_in_its_registers(monkeypatch, dt
     "size", [(3, 32, 32, 8, 64), (2, 7, 19, 2, 16), (2, 64, 40, 4, 64), (2, 128, 128, 2, 64), (2, 100, 50, 2, 128)]
 )
 @pytest.mark.parametrize("causal", [False, True])
-def test_on_a_gpu_errors_are_those_of_torch(dtype: torch.dtype, size: tuple[int, ...], causal: bool) -> None:
+@pytest.mark.parametrize("layout", [None, "interleaved", "halves"])
+def test_on_a_gpu_errors_are_those_of_torch(
+    dtype: torch.dtype, size: tuple[int, ...], causal: bool, layout: Layout | None
+) -> None:
     """Both against float64: what kernels find is no farther off than twice what torch's find."""
     sentences, tokens, keys, heads, width = size
     query = torch.randn(sentences, tokens, heads * width, device="cuda").to(dtype)
     memory = torch.randn(sentences, tokens if causal else keys, 2 * heads * width, device="cuda").to(dtype)
     keep = some(*memory.shape[:2], device="cuda")
+    turning = None
+    if layout is not None:
+        scheme = Rotary(width, layout=layout, base=100.0)
+        turning = Turning.of(scheme, scheme.place(Places.whole_sequence(tokens, query.device)))
 
     def ours(q: Tensor, kv: Tensor) -> Tensor:
         if causal:
-            return self_attention(torch.cat([q, kv], -1), heads, keep, True)
+            return self_attention(torch.cat([q, kv], -1), heads, keep, True, None, turning)
         return cross_attention(q, kv, heads, keep)
 
     def plain(q: Tensor, kv: Tensor) -> Tensor:
         k, v = kv.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
-        return by_torch(q.unflatten(-1, (heads, -1)).transpose(1, 2), k, v, keep, causal)
+        q = q.unflatten(-1, (heads, -1)).transpose(1, 2)
+        q, k = (turning(q), turning(k)) if turning is not None and causal else (q, k)
+        return by_torch(q, k, v, keep, causal)
 
     found = []
     for function, numbers in ((ours, dtype), (plain, dtype), (plain, torch.float64)):

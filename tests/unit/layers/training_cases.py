@@ -88,6 +88,8 @@ def check_models() -> None:
     for config in (
         TransformerConfig(width=32, heads=2, layers=1, dropout=0.3),
         TransformerConfig(width=24, heads=2, layers=1, dropout=0.3, attention_dropout=0.2, normalise="rms"),
+        TransformerConfig(width=32, heads=2, layers=1, dropout=0.3, positions="none", relative="rotary"),
+        TransformerConfig(width=32, heads=2, layers=1, relative="rotary", rotary_layout="halves"),
         GPTConfig(width=32, heads=2, layers=1, context=16, dropout=0.3, attention_dropout=0.0),
         GPTConfig(width=32, heads=2, layers=1, context=16, dropout=0.3, bias=False),
     ):

@@ -26,6 +26,8 @@ KNOWN = {
     "rms, gelu": TransformerConfig(**SMALL, layers=2, normalise="rms", activation="gelu", positions="learned"),
     "uneven": TransformerConfig(**SMALL, encoder_layers=3, decoder_layers=1, inner=40, activation="swish", tie="none"),
     "no positions": TransformerConfig(**SMALL, layers=1, positions="none"),
+    "rotary": TransformerConfig(**SMALL, layers=2, positions="none", relative="rotary"),
+    "rotary, halves": TransformerConfig(**SMALL, layers=1, relative="rotary", rotary_layout="halves"),
     "source without its end": TransformerConfig(**SMALL, layers=1, source_end=False),
     "gpt": GPTConfig(**SMALL, layers=2, context=32, attention_dropout=0.0),
     "gpt, no biases": GPTConfig(**SMALL, layers=2, context=32, attention_dropout=0.0, bias=False, activation="relu"),

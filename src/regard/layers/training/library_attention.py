@@ -17,15 +17,22 @@ from torch.autograd.function import once_differentiable
 from regard.layers.attention.multihead import merge_heads
 from regard.layers.decoding.triton_here import power_of_2, runs_on, tl
 from regard.layers.training.tiles import jit, on_device_of
+from regard.layers.training.turned import Turning
 
 ROWS = 64  # that one program copies
 
 
 def library_self_attention(
-    packed: Float[Tensor, "B T D3"], heads: int, keep: Bool[Tensor, "B T"] | None, causal: bool, dropout: float
+    packed: Float[Tensor, "B T D3"],
+    heads: int,
+    keep: Bool[Tensor, "B T"] | None,
+    causal: bool,
+    dropout: float,
+    turning: Turning | None = None,
 ) -> Float[Tensor, "B T D"]:
     """softmax(Q Kᵀ / √d) V of all heads, merged; queries, keys and values are packed, each head by head."""
     q, k, v = _parted(packed, 3, heads)
+    q, k = (q, k) if turning is None else (turning(q), turning(k))
     return _attention(q, k, v, keep, causal, dropout)
 
 

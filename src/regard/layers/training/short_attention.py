@@ -19,6 +19,7 @@ from regard.layers.decoding.triton_here import power_of_2, runs_on
 from regard.layers.training.short_attention_kernels import attend, attend_backward
 from regard.layers.training.tiles import on_device_of, totalled
 from regard.layers.training.tiling import options, tiles_of
+from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 LONGEST = 128
 HEAD_WIDTHS = (16, 32, 64, 128)
@@ -38,17 +39,20 @@ def self_attention(
     keep: Bool[Tensor, "B T"] | None,
     causal: bool,
     bias: Float[Tensor, "D3"] | None = None,
+    turning: Turning | None = None,
 ) -> Float[Tensor, "B T D"]:
     """softmax(Q Kᵀ / √d) V of all heads, merged. What is read are queries, keys and values, each head by head.
 
     `keep` says which tokens may be seen; a query that sees none becomes zeros. Of a bias that is in what is read already, and
-    given here instead of where it was added, the gradient is summed up on the way, without a pass of its own.
+    given here instead of where it was added, the gradient is summed up on the way, without a pass of its own. With `turning`,
+    kernels turn queries and keys in place: nobody else may read them.
     """
     assert query_key_value.shape[2] % 3 == 0
+    assert bias is None or turning is None  # sums are of what is turned
     query, key_value = _split(query_key_value)
     if _kernels_take(query, key_value, heads):
-        return _SelfAttention.apply(query_key_value, bias, heads, keep, causal)  # type: ignore[return-value]
-    return plainly(*_split(_known(query_key_value, bias)), heads, keep, causal)
+        return _SelfAttention.apply(query_key_value, bias, heads, keep, causal, turning)  # type: ignore[return-value]
+    return plainly(*_split(_known(query_key_value, bias)), heads, keep, causal, turning)
 
 
 def cross_attention(
@@ -66,10 +70,12 @@ def cross_attention(
 
 class _SelfAttention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, query_key_value, bias, heads, keep, causal):
+    def forward(ctx: Any, query_key_value, bias, heads, keep, causal, turning):
+        if turning is not None:
+            turn_queries_and_keys(query_key_value, heads, turning)
         ctx.save_for_backward(query_key_value, keep)
         ctx.biased = None if bias is None or not ctx.needs_input_grad[1] else bias.dtype
-        ctx.heads, ctx.causal = heads, causal
+        ctx.heads, ctx.causal, ctx.turning = heads, causal, turning
         return attention_forward(*_split(query_key_value), heads, keep, causal)
 
     @staticmethod
@@ -79,8 +85,10 @@ class _SelfAttention(torch.autograd.Function):
         d = query_key_value.new_empty(query_key_value.shape)
         sums = () if ctx.biased is None else sums_of(*_split(d))
         attention_backward(d_out, *_split(query_key_value), ctx.heads, keep, ctx.causal, *_split(d), *sums)
+        if ctx.turning is not None:
+            turn_queries_and_keys(d, ctx.heads, ctx.turning.back)
         d_bias = torch.cat([totalled(one) for one in sums]).to(ctx.biased) if sums else None
-        return d, d_bias, None, None, None
+        return d, d_bias, None, None, None, None
 
 
 class _CrossAttention(torch.autograd.Function):
@@ -146,11 +154,13 @@ def plainly(
     heads: int,
     keep: Bool[Tensor, "B S"] | None,
     causal: bool,
+    turning: Turning | None = None,
 ) -> Float[Tensor, "B T D"]:
     """The reference, by torch's own operations; inside, numbers are float32 or wider."""
     exact = torch.promote_types(query.dtype, torch.float32)
     q = query.to(exact).unflatten(-1, (heads, -1)).transpose(1, 2)
     k, v = key_value.to(exact).unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4)
+    q, k = (q, k) if turning is None else (turning(q), turning(k))
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
     seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device)
     seen = seen.tril() if causal else seen

@@ -34,6 +34,7 @@ TILES = {
     "sum": Tiles(cells=4096, rows=4, warps=8),
     "dropped": Tiles(rows=4),
     "embedded": Tiles(),
+    "turned": Tiles(cells=4096, rows=4),
     "attention forward": Tiles(cells=1024, rows=64, warps=8),
     "attention backward": Tiles(cells=1024, rows=64, warps=8),
     "loss": Tiles(columns=8192, warps=8),

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 from regard.core.processors import processors
+from regard.layers.attention.relative import Layout
+from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import usable
 from regard.layers.training import short_attention, tiling
@@ -26,6 +28,7 @@ from regard.layers.training.library_attention import copy_heads
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
 from regard.layers.training.short_attention import attention_backward, attention_forward
 from regard.layers.training.tiles import on_device
+from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 MOST_APART = 3e-2  # of numbers about 1, in bfloat16
 LENGTHS = (11, 27, 43)  # of sentences to attend to: a size of tiles each
@@ -39,6 +42,7 @@ class Kind(NamedTuple):
     heads: int
     activation: str = "relu"
     norm: int = 2  # as products.Norm counts them
+    rotary: Layout | None = None
 
 
 @cache
@@ -98,11 +102,19 @@ def pieces(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtyp
         if short_attention.usable(length, length, width // heads, low):
             yield piece(_attention, q, kv, heads, keep, causal)
             yield piece(_attention_gradients, d_out, q, kv, heads, keep, causal)
+    if kind.rotary is not None:
+        turning = Turning(turns(torch.arange(11, device=device)[None], width // heads, 100.0), kind.rotary)
+        yield piece(_turned, numbers(3, 11, 3 * width).to(low), heads, turning)
     yield piece(_merged, numbers(3, heads, 11, width // heads).to(low))
 
 
 def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
     return (attention_forward if q.is_cuda else short_attention.plainly)(q, kv, heads, keep, causal)
+
+
+def _turned(packed: Tensor, heads: int, turning: Turning) -> Tensor:
+    turn_queries_and_keys(packed, heads, turning)
+    return packed
 
 
 def _merged(mixed: Tensor) -> Tensor:
