@@ -61,9 +61,7 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
     "singly": [(where, "FEWEST") for where in (products, vocabulary, fast_steps)],
     "group": [(vocabulary, "GROUP")],
     "slices": [(whole_feed_forward, name) for name in ("SLICES", "SLICES_OF_ROWS")],
-    "warps": [(narrow_attention, name) for name in ("WARPS", "WARPS_OF_BEAMS")],
     "places": [(narrow_attention, "PLACES")],
-    "columns": [(many_logits, "COLUMNS")],
 }  # words with a number, and what it is of
 
 
@@ -74,8 +72,7 @@ class Way:
       which starts before the one before it has ended;
     - "early", "whole", "ahead", "tiles", "narrow", "aligned": what kernel_choice.Kernels says of these; together with "on", the
       rest is as it is by default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of
-      "whole"; "warpsN", "placesN": of "narrow", so many warps has a program, and looks at so many places in a turn; "columnsN": of
-      "aligned", the product has a multiple of N tokens (1: all of them);
+      "whole"; "placesN": of "narrow", a program looks at so many places in a turn;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).

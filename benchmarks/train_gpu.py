@@ -36,8 +36,6 @@ from torch import Tensor, nn
 
 from regard.core.types import Padded
 from regard.data.batching import Batch
-from regard.layers import linear_cross_entropy
-from regard.layers.training import tiling
 from regard.layers.training.tiling import TILES, Tiles
 from regard.models.base import build_model
 from regard.models.gpt import GPTConfig
@@ -61,16 +59,12 @@ REGARD = {
     **{f"without {mean}": tuple(m for m in MEANS if m != mean) for mean in MEANS},
     "bfloat16 weights": (*MEANS, "lowered"),
     "rotary": (*MEANS, "rotary"),
-    "biases": (*MEANS, "biases"),
-    "in product": (*MEANS, "product"),
-    "all": (*MEANS, "biases", "product"),
-    "all bfloat16 weights": (*MEANS, "biases", "product", "lowered"),
     "compiled": COMPILED,
     "compiled static": (*COMPILED, "static"),
     "compiled bfloat16 weights static": (*COMPILED, "lowered", "static"),
     "compiled bfloat16 weights autotuned": (*COMPILED, "lowered", "static", "autotune"),
 }
-GPT = ("eager", "graphs", "", "without loss", "all", "bfloat16 weights", "compiled", "compiled bfloat16 weights static")
+GPT = ("eager", "graphs", "", "without loss", "bfloat16 weights", "compiled", "compiled bfloat16 weights static")
 
 
 def names() -> list[str]:
@@ -272,7 +266,6 @@ def peer(s: Settings, name: str) -> Step:
 def ours(s: Settings, name: str) -> Step:
     kind, _, variant = name.partition(" ")
     means = REGARD[variant]
-    tiling.BIASES_BY_ATTENTION, linear_cross_entropy.BIAS_IN_PRODUCT = "biases" in means, "product" in means
     device = torch.device(s.device)
     if kind == "regard-gpt":
         config: Any = GPTConfig(

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from regard.core.processors import processors
 from regard.core.types import PAD
+from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import runs_on
 from regard.layers.fused_cross_entropy import cross_entropy_in_place
@@ -42,6 +43,7 @@ from regard.layers.training.embedded import embed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
 from regard.layers.training.tiles import on_device, totalled
 from regard.layers.training.tiling import TILES, Tiles, using
+from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 DROPOUT = 0.1
 CACHE = 200 << 20  # bytes that inputs should have together: several times the cache of a large GPU
@@ -132,11 +134,9 @@ def candidates(kernel: str) -> Iterator[Tiles]:
             yield now._replace(cells=cells, warps=warps)
     elif kernel == "norm backward":
         tiles = ((1024, 8), (512, 4), (512, 2), (1024, 4), (2048, 8), (512, 1))
-        for stages, form, (cells, warps), programs in itertools.product(
-            (1, 3, 2), ("pairs", ""), tiles, (528, 1056, 2112)
-        ):
+        for stages, (cells, warps), programs in itertools.product((1, 3, 2), tiles, (528, 1056, 2112)):
             if (stages, warps) != (2, 1) and programs * warps <= 8448:
-                yield now._replace(cells=cells, warps=warps, programs=programs, stages=stages, form=form)
+                yield now._replace(cells=cells, warps=warps, programs=programs, stages=stages)
     elif kernel in ("activation backward", "sum"):
         tiles = (
             (1024, 2, 4),
@@ -160,26 +160,13 @@ def candidates(kernel: str) -> Iterator[Tiles]:
         for cells, registers in itertools.product((512, 1024, 2048), (0, 64)):
             yield now._replace(cells=cells, registers=registers)
     elif kernel == "attention backward":
-        for form, (cells, registers) in itertools.product(
-            ("soon", ""), ((1024, 0), (1024, 128), (512, 0), (1024, 96), (512, 64), (2048, 0), (2048, 168))
-        ):
-            yield now._replace(cells=cells, registers=registers, form=form)
+        for cells, registers in ((1024, 128), (512, 0), (1024, 96), (512, 64), (2048, 0), (2048, 168)):
+            yield now._replace(cells=cells, registers=registers)
         yield now._replace(rows=16)
+    elif kernel == "turned":
+        for cells, rows, warps in ((2048, 2, 4), (4096, 4, 8), (8192, 8, 4), (8192, 8, 8), (1024, 1, 4)):
+            yield now._replace(cells=cells, rows=rows, warps=warps)
     else:
-        for warps, registers in ((8, 128), (16, 64), (16, 0), (32, 0), (8, 0)):
-            yield now._replace(form="held", warps=warps, registers=registers)
-        tiles = (
-            (1, 8192, 8),
-            (1, 4096, 4),
-            (1, 4096, 8),
-            (1, 16384, 16),
-            (2, 4096, 8),
-            (2, 2048, 4),
-            (4, 2048, 8),
-            (4, 1024, 4),
-        )
-        for rows, columns, warps in tiles:
-            yield now._replace(form="several", rows=rows, columns=columns, warps=warps)
         for columns, warps in ((4096, 4), (4096, 8), (8192, 4), (8192, 16), (16384, 8), (16384, 16), (2048, 4)):
             yield now._replace(columns=columns, warps=warps)
 
@@ -208,6 +195,7 @@ def cases(s: Settings) -> Iterator[Case]:
     base = Model("base", s.rows * s.length, s.width, s.vocabulary, "relu", 32, 12, 2, ((3, 12), (2, 6), (1, 6)))
     yield from _of_sub_layers(base, s.length, device, low)
     yield from _of_attention(s, device, low)
+    yield from _of_turning(s, device, low)
     yield from _of_loss(base, device, low, bias=True)
     yield from _of_loss(base, device, low, bias=False)
     if s.gpt_rows:
@@ -286,20 +274,31 @@ def _of_attention(s: Settings, device: torch.device, low: torch.dtype) -> Iterat
         way = short_attention.attention_forward if runs_on(packed) else short_attention.plainly
         return way(query, key_value, s.heads, keep, False)
 
-    def backward(packed: Tensor, d_out: Tensor, summing: bool = False) -> tuple[Tensor, ...]:
+    def backward(packed: Tensor, d_out: Tensor) -> tuple[Tensor, ...]:
         if not runs_on(packed):
             return (torch.zeros_like(packed),)  # tests compare it
         d = torch.empty_like(packed)
-        sums = short_attention.sums_of(*short_attention._split(d)) if summing else ()
+        sums = short_attention.sums_of(*short_attention._split(d))
         parts = (*short_attention._split(packed), s.heads, keep, False, *short_attention._split(d))
         short_attention.attention_backward(d_out, *parts, *sums)
         return d, *(totalled(one) for one in sums)
 
     given = _sets(made)
     yield Case("attention backward", shape, given, backward, 7 * cells, 18)
-    both = [(*one, True) for one in given]  # beside which no sums of their own are needed
-    yield Case("attention backward", f"{shape} and sums", both, backward, 7 * cells, 18)
     yield Case("attention forward", shape, given, forward, 4 * cells, 18)
+
+
+def _of_turning(s: Settings, device: torch.device, low: torch.dtype) -> Iterator[Case]:
+    """Queries and keys, by their places."""
+    shape, cells = f"base {s.rows} x {s.length} x {s.width}", s.rows * s.length * s.width
+    by = turns(torch.arange(s.length, device=device)[None], s.width // s.heads, 10_000.0)
+
+    def turned(packed: Tensor) -> Tensor:
+        turn_queries_and_keys(packed, s.heads, Turning(by, "interleaved"))
+        return packed
+
+    given = _sets(lambda: (_numbers(device, low, s.rows, s.length, 3 * s.width),))
+    yield Case("turned", shape, given, turned, 4 * cells * low.itemsize, 0, in_place=True)
 
 
 def _of_loss(m: Model, device: torch.device, low: torch.dtype, bias: bool) -> Iterator[Case]:

@@ -19,7 +19,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.core.types import PAD
-from regard.layers import cross_entropy_forms
 from regard.layers.training.tiling import options, tiles_of
 
 try:
@@ -29,7 +28,6 @@ except ImportError:  # torch for CPUs comes without it
     triton = tl = None
 
 MOST_COLUMNS = 8192  # of a row, in one turn
-MOST_HELD = 65536  # of a row that registers hold
 MOST_VOCABULARY = 1 << 20
 
 
@@ -76,22 +74,21 @@ def cross_entropy_in_place(
     lse, right = (torch.empty(rows, dtype=torch.float32, device=logits.device) for _ in range(2))
     if not rows:
         return lse, right
-    tiles, whole = tiles_of("loss"), 1 << (vocabulary - 1).bit_length()
-    columns = whole if tiles.form == "held" and whole <= MOST_HELD else min(tiles.columns, whole)
-    arguments = (logits, target, lse if bias is None else bias, lse, right)
-    settings = {
-        "HAS_BIAS": bias is not None,
-        "PADDING": PAD,
-        "COLUMNS": columns,
+    tiles = tiles_of("loss")
+    columns = min(tiles.columns, 1 << (vocabulary - 1).bit_length())
+    _kernel(_cross_entropy)[(rows,)](
+        logits,
+        target,
+        lse if bias is None else bias,
+        lse,
+        right,
+        vocabulary,
+        smoothing - 1.0,
+        HAS_BIAS=bias is not None,
+        PADDING=PAD,
+        COLUMNS=columns,
         **options(tiles, max(1, min(tiles.warps, columns // 512))),
-    }
-    if tiles.form == "held" and whole <= MOST_HELD:
-        cross_entropy_forms.held[(rows,)](*arguments, vocabulary, smoothing - 1.0, **settings)
-    elif tiles.form == "several":
-        grid, settings["ROWS"] = (-(-rows // tiles.rows),), tiles.rows
-        cross_entropy_forms.several[grid](*arguments, rows, vocabulary, smoothing - 1.0, **settings)
-    else:
-        _kernel(_cross_entropy)[(rows,)](*arguments, vocabulary, smoothing - 1.0, **settings)
+    )
     return lse, right
 
 

@@ -17,9 +17,6 @@ from regard.layers import fused_cross_entropy
 CHUNK_ELEMENTS = {"cpu": 1 << 21}
 CHUNK_ELEMENTS_ELSEWHERE = 1 << 27
 CHUNK_ELEMENTS_FUSED = 1 << 28  # in the type of the products: float32 logits are never made
-BIAS_IN_PRODUCT = (
-    False  # added in the type of products, as torch's own layers do: the kernel then reads no bias. Not measured yet
-)
 ALIGNED = 64  # rows of W are filled up to a multiple, where the kernel takes care of the rest
 
 
@@ -92,9 +89,6 @@ def _by_one_kernel(asked: _Asked) -> _Found:
     matrix, added = weight.to(compute), bias
     if vocabulary % 8:  # products of other sizes are several times slower on tensor cores
         matrix, added, _ = _filled_up(matrix, bias, None, -vocabulary % ALIGNED)
-    low_bias = None
-    if BIAS_IN_PRODUCT and added is not None and not consistency:  # the kernel of pairs takes -inf from a bias only
-        low_bias, added = added.to(compute), None
     d_hidden, d_weight = torch.empty_like(hidden), None
     of_smoothing = (-smoothing * mean_weight).to(compute)
     hidden_sum = torch.zeros(hidden.shape[1], device=hidden.device)
@@ -103,7 +97,7 @@ def _by_one_kernel(asked: _Asked) -> _Found:
     for places in _chunks(len(hidden), vocabulary, device, halves=2 if consistency else 1, fused=True):
         h, y = _gather(hidden, places).to(compute), _gather(target, places)
         real = y != PAD
-        z = h @ matrix.t() if low_bias is None else torch.addmm(low_bias, h, matrix.t())
+        z = h @ matrix.t()
         if consistency:
             lse, z_y, apart = fused_cross_entropy.consistent_cross_entropy_in_place(
                 z, added, y, smoothing, consistency / 2

@@ -21,7 +21,7 @@ from regard.layers.attention.relative import Places, RelativeStack
 from regard.layers.decoding.products import KINDS
 from regard.layers.feedforward import FeedForward
 from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
-from regard.layers.training import short_attention, tiling, trial
+from regard.layers.training import short_attention, trial
 from regard.layers.training.dropped import seeds
 from regard.layers.training.embedded import embedded
 from regard.layers.training.library_attention import library_cross_attention, library_self_attention
@@ -97,8 +97,9 @@ class _Reading:
         """To all of a source; or without one, to what is before."""
         length, causal = self.x.shape[1], source is None
         if part.dropout == 0 and short_attention.usable(length, length, part.head_width, number_type(self.x)):
-            matrix = self.low[part.query_key_value]
-            matrix, bias = _biased(matrix) if self.turning is None else (matrix, None)
+            matrix, bias = self.low[part.query_key_value], None
+            if self.turning is None:
+                matrix, bias = _biased(matrix)
             packed, keep = self.begin(norm, matrix), None if source is None else source.keep
             mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias, self.turning)
         else:
@@ -127,7 +128,7 @@ class _Reading:
 
 def _biased(matrix: Matrix) -> tuple[Matrix, Tensor | None]:
     """A matrix whose bias is added and learns nothing from that, and the bias, where attention finds what it learns."""
-    return (matrix._replace(bias=None), matrix.bias) if tiling.BIASES_BY_ATTENTION else (matrix, None)
+    return matrix._replace(bias=None), matrix.bias
 
 
 def _hiding(source: Padded | None) -> Bool[Tensor, "B S"] | None:

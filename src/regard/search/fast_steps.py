@@ -158,7 +158,8 @@ class FastSteps:
         """What a step is made of. All that is computed of it, and its trial, is to be done `using` this."""
         rows, source = work.live.total.numel(), source_parts(memory)
         without = left_out(self.model) | (set() if whole_layers.fits(self.decoder, rows, source, state) else {"whole"})
-        return kernel_choice.choose(rows, work.live.total.device, source=source is not None, without=without)
+        device, beams = work.live.total.device, work.live.total.shape[-1]
+        return kernel_choice.choose(rows, device, source=source is not None, beams=beams, without=without)
 
     def _do_without(self, kernels: kernel_choice.Kernels, why: str) -> bool:
         """Whether there are other kernels to be tried: what may be the cause is left out, one thing at a time."""

@@ -1,4 +1,4 @@
-"""Kernels for many rows that are not taken by default, against references, for Triton's interpreter (see test_many_rows)."""
+"""Kernels for many rows against references, for Triton's interpreter (see test_many_rows)."""
 
 from __future__ import annotations
 
@@ -13,26 +13,17 @@ from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.products import Linear
 
 INF = float("inf")
-SHAPES = [(1, 2, 2, 16, 40), (1, 4, 2, 8, 5), (1, 1, 1, 24, 34), (3, 2, 1, 24, 30), (5, 1, 1, 16, 20), (4, 4, 2, 16, 9)]
-# beams, heads, groups, width of a head, capacity
+SHAPES = [(2, 2, 16, 40), (4, 2, 8, 5), (1, 1, 24, 34)]  # heads, groups, width of a head, capacity
 
 
-def cached(beams: int, heads: int, groups: int, width: int, capacity: int) -> tuple[tuple[Any, ...], Tensor]:
-    """What `attend_cache` is given for three sentences: at the beginning, beyond the end, and in between.
-
-    Also, which slots hypotheses see.
-    """
+def cached(heads: int, groups: int, width: int, capacity: int) -> tuple[Any, ...]:
+    """What `attend_cache` is given for three sentences: at the beginning, beyond the end, and in between."""
     positions = torch.tensor([0, capacity + 3, capacity // 2])
-    x = torch.randn(3 * beams, (heads + 2 * groups) * width)
-    keys, values = (torch.randn(3, groups, capacity, beams, width) for _ in range(2))
-    # each sees one slot of every position before, and itself
-    seen = torch.randint(0, beams, (3, beams, capacity, 1))
-    hidden = torch.full((3, beams, capacity, beams), -INF).scatter_(3, seen, 0.0)
-    for b, at in enumerate(positions.clamp(max=capacity - 1).tolist()):
-        hidden[b, :, at:] = -INF
-        hidden[b, :, at] = torch.eye(beams).log()
-    arguments = (x, keys, values, hidden.flatten(2), positions, heads, 0.3, capacity)
-    return arguments, (hidden > -INF).any(1)
+    x = torch.randn(3, (heads + 2 * groups) * width)
+    keys, values = (torch.randn(3, groups, capacity, 1, width) for _ in range(2))
+    ends = positions.clamp(max=capacity - 1)[:, None, None]
+    hidden = torch.zeros(3, 1, capacity).masked_fill(torch.arange(capacity) > ends, -INF)
+    return x, keys, values, hidden, positions, heads, 0.3, capacity
 
 
 def check_narrow_attention() -> None:
@@ -45,32 +36,19 @@ def check_narrow_attention() -> None:
 
     narrow_attention.launch = launch  # type: ignore[attr-defined]
     for shape in SHAPES:
-        arguments, live = cached(*shape)
-        beams, heads, _, width, length = shape
-        close(*both(attention.attend_cache, *arguments))
-        if beams > 1:
-            unseen_slots_are_not_read(arguments, live)
-        query = torch.randn(3 * beams, heads * width)
+        heads, _, width, length = shape
+        close(*both(attention.attend_cache, *cached(*shape)))
+        query = torch.randn(3, heads * width)
         memory = [torch.randn(3, length, heads, width).transpose(1, 2) for _ in range(2)]
         keep = torch.arange(length) < torch.tensor([[length], [1], [length // 2]])
         close(*both(attention.attend_memory, query, *memory, keep, 0.4))
-    assert set(launched) == {"_one_looks_back", "_one_looks_over", "_beams_look_back", "_beams_look_over"}
-
-
-def unseen_slots_are_not_read(arguments: tuple[Any, ...], live: Tensor) -> None:
-    """What is in them is no number here."""
-    x, keys, values, *others = arguments
-    assert not live.all()
-    at = live[:, None, :, :, None]
-    spoiled = [cache.where(at, torch.nan) for cache in (keys, values)]
-    expected = both(attention.attend_cache, *arguments)[1][0]
-    close(both(attention.attend_cache, x, *spoiled, *others)[0][0], expected)
+    assert set(launched) == {"_looks_back", "_looks_over"}
 
 
 def check_halves() -> None:
     """Numbers of 16 bits go in and come out; sums are of float32."""
     for shape in SHAPES:
-        arguments, _ = cached(*shape)
+        arguments = cached(*shape)
         halves = [a.half() if isinstance(a, Tensor) and a.is_floating_point() else a for a in arguments]
         found, expected = both(attention.attend_cache, *halves)[0], both(attention.attend_cache, *arguments)[1]
         assert found[0].dtype == torch.half
@@ -82,8 +60,7 @@ def check_many_logits() -> None:
     """Rows of logits that are apart: with and without a rest that the product leaves, a bias, and programs that share a row."""
     torch.use_deterministic_algorithms(True)  # memory is full of nan where nothing was written
     vocabulary.PART = 128
-    for tokens, columns, inputs in ((70, 8, 20), (301, 8, 600), (263, 1, 33), (135, 64, 40)):
-        many_logits.COLUMNS = columns
+    for tokens, inputs in ((70, 20), (301, 600), (263, 33)):
         x, banned = torch.randn(5, inputs) / 4, torch.randint(0, tokens, (5, 2))
         banned[0, 0] = tokens - 1
         for bias in (torch.randn(tokens), None):
@@ -99,7 +76,7 @@ def check_many_logits() -> None:
                 assert stride % 64 == 0
                 assert one.values.as_strided((5, stride), (stride, 1))[:, tokens:].isnan().all()
     torch.use_deterministic_algorithms(False)
-    many_logits.COLUMNS, vocabulary.PART = 8, 4096
+    vocabulary.PART = 4096
 
 
 if __name__ == "__main__":

@@ -22,32 +22,35 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 
 
 def test_the_rule(gpu) -> None:
-    parts, whole = Kernels(early=True), Kernels(early=True, whole=True, ahead=True)
-    with_source = {1: parts, 2: whole, 4: whole, 8: whole, 9: Kernels(), 64: Kernels()}
+    one, few, many = Kernels(early=True), Kernels(early=True, tiles=True), Kernels(aligned=True)
+    whole = few._replace(whole=True, ahead=True)
+    with_source = {1: one, 2: whole, 4: whole, 8: whole, 9: many, 63: many, 64: many._replace(narrow=True)}
     assert {rows: choose(rows, GPU, source=True) for rows in with_source} == with_source
-    for rows, expected in {1: parts, 4: parts, 8: parts, 9: Kernels()}.items():
+    for rows, expected in {1: one, 4: few, 8: few, 9: many}.items():
         assert choose(rows, GPU, source=False) == expected
+    assert choose(64, GPU, source=True, beams=4) == many
 
 
 def test_older_and_smaller_gpus(gpu) -> None:
-    for capability, expected in {(8, 0): Kernels(), (8, 9): Kernels(), (12, 0): Kernels(early=True)}.items():
+    few = Kernels(tiles=True)
+    for capability, expected in {(8, 0): few, (8, 9): few, (12, 0): few._replace(early=True)}.items():
         gpu.append(capability)
         assert choose(4, GPU, source=True) == expected
     gpu.append((8, 0))
     kernel_choice.FORCED |= {"early": True, "ahead": True}  # even if somebody asks for it
     try:
-        assert choose(4, GPU, source=True) == Kernels()
+        assert choose(4, GPU, source=True) == few
     finally:
         kernel_choice.FORCED.clear()
 
 
 def test_without_a_gpu_nothing_starts_early() -> None:
     assert choose(1, torch.device("cpu"), source=True) == Kernels()
-    assert choose(4, torch.device("cpu"), source=True) == Kernels(whole=True)
+    assert choose(4, torch.device("cpu"), source=True) == Kernels(whole=True, tiles=True)
 
 
 def test_what_does_not_work_is_left_out(gpu, monkeypatch) -> None:
-    assert choose(4, GPU, source=True, without={"whole"}) == Kernels(early=True, ahead=True)
+    assert choose(4, GPU, source=True, without={"whole"}) == Kernels(early=True, ahead=True, tiles=True)
     monkeypatch.setitem(kernel_choice.FORCED, "whole", True)
     assert choose(1, GPU, source=False).whole
     assert not choose(1, GPU, source=False, without={"whole"}).whole
@@ -63,7 +66,7 @@ def test_parts_can_be_forced(gpu, monkeypatch) -> None:
     for name in ("narrow", "aligned"):
         monkeypatch.setitem(kernel_choice.FORCED, name, True)
     assert choose(64, GPU, source=True) == Kernels(narrow=True, aligned=True)
-    assert choose(63, GPU, source=True) == Kernels(aligned=True)
+    assert choose(63, GPU, source=True) == choose(64, GPU, source=True, beams=2) == Kernels(aligned=True)
 
 
 def test_a_choice_holds_where_it_is_used_and_in_that_thread() -> None:

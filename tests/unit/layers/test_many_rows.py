@@ -19,10 +19,8 @@ def test_the_kernels_by_tritons_interpreter() -> None:
 
 @pytest.mark.parametrize("tokens", [5, 64, 70, 151])
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("columns", [8, 1])
-def test_the_reference_of_logits_in_round_rows(monkeypatch, tokens: int, bias: bool, columns: int) -> None:
+def test_the_reference_of_logits_in_round_rows(tokens: int, bias: bool) -> None:
     """Only where tokens are no multiple of 8, and enough for a product."""
-    monkeypatch.setattr(many_logits, "COLUMNS", columns)
     x, linear = torch.randn(4, 12), Linear(torch.randn(tokens, 12), torch.randn(tokens) if bias else None)
     banned = torch.randint(0, tokens, (4, 2))
     expected = forbid(linear(x), banned, 2, 3)
@@ -31,7 +29,7 @@ def test_the_reference_of_logits_in_round_rows(monkeypatch, tokens: int, bias: b
             found = many_logits.many_logits(x, linear, banned, 2, 3)
         for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other)
-        apart = aligned and tokens % 8 and tokens >= columns
+        apart = aligned and tokens % 8 and tokens >= 8
         assert found.values.stride() == (-(-tokens // 64) * 64 if apart else tokens, 1)
 
 
@@ -47,7 +45,8 @@ def test_the_matrix_is_read_in_place() -> None:
 
 
 def test_where_attention_is_narrow() -> None:
-    assert not narrow_attention.fits(8)
+    assert not narrow_attention.fits(8, 1)
     with using(Kernels(narrow=True)):
-        assert narrow_attention.fits(narrow_attention.MOST_PLACES)
-        assert not narrow_attention.fits(narrow_attention.MOST_PLACES + 1)
+        assert narrow_attention.fits(narrow_attention.MOST_PLACES, 1)
+        assert not narrow_attention.fits(narrow_attention.MOST_PLACES + 1, 1)
+        assert not narrow_attention.fits(8, 2)

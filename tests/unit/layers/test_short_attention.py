@@ -157,7 +157,7 @@ def test_the_kernels_compile_for_a_gpu_and_stay_in_its_registers(monkeypatch, dt
 def test_on_a_gpu_errors_are_those_of_torch(
     dtype: torch.dtype, size: tuple[int, ...], causal: bool, layout: Layout | None
 ) -> None:
-    """Both against float64: what kernels find is no farther off than twice what torch's find."""
+    """Both against float64: what kernels find is no farther off than three times what torch's find."""
     sentences, tokens, keys, heads, width = size
     query = torch.randn(sentences, tokens, heads * width, device="cuda").to(dtype)
     memory = torch.randn(sentences, tokens if causal else keys, 2 * heads * width, device="cuda").to(dtype)
@@ -183,4 +183,4 @@ def test_on_a_gpu_errors_are_those_of_torch(
         inputs = [x.to(numbers).requires_grad_() for x in (query, memory)]
         found.append(gradients(function(*inputs), *inputs))
     for one, other, right in zip(*found, strict=True):
-        assert (one - right).abs().max() <= 2 * (other - right).abs().max() + 1e-6
+        assert (one - right).abs().max() <= 3 * (other - right).abs().max() + 1e-6

@@ -13,9 +13,10 @@ from torch import nn
 from torch.profiler import profile
 from training_cases import close, norm_of
 
+from regard.layers.attention.relative import Layout
 from regard.layers.decoding import triton_here
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training import dropped, norms, tiling, trial
+from regard.layers.training import dropped, norms, trial
 from regard.layers.training import embedded as embedded_module
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
@@ -214,9 +215,8 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: st
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("biases", [False, True])
-def test_the_kernels_work_on_a_gpu(monkeypatch, biases: bool) -> None:
-    monkeypatch.setattr(tiling, "BIASES_BY_ATTENTION", biases)
+@pytest.mark.parametrize("rotary", [None, "interleaved", "halves"])
+def test_the_kernels_work_on_a_gpu(rotary: Layout | None) -> None:
     trial.kernels_work.cache_clear()
     for state, low in (
         (torch.float32, torch.bfloat16),
@@ -224,5 +224,5 @@ def test_the_kernels_work_on_a_gpu(monkeypatch, biases: bool) -> None:
         (torch.float32, torch.float32),
     ):
         for activation, norm in (("relu", 2), ("gelu", 1), ("gelu_tanh", 3), ("swish", 2)):
-            assert trial.kernels_work(torch.device("cuda"), trial.Kind(64, 2, activation, norm), state, low)
+            assert trial.kernels_work(torch.device("cuda"), trial.Kind(64, 2, activation, norm, rotary), state, low)
     trial.kernels_work.cache_clear()

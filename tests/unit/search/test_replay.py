@@ -83,7 +83,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> Non
         assert [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
         for one, other in zip(ours, theirs, strict=True):
             assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-4)
-            assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-4)
+            assert one.token_log_probs == pytest.approx(other.token_log_probs, rel=1e-4, abs=1e-4)
 
 
 CASES = [*((name, "beam") for name in SMALL), ("transformer", "greedy"), ("gnmt", "sample")]

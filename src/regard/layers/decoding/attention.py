@@ -44,8 +44,8 @@ def attend_cache(
     if not runs_on(projected):
         return _attend_cache_plainly(projected, keys, values, hidden, positions, heads, scale, longest)
     sentences, groups, capacity, beams, width = keys.shape
-    if narrow_attention.fits(longest * beams):
-        return narrow_attention.attend_cache(projected, keys, values, hidden, positions, heads, scale)
+    if narrow_attention.fits(longest, beams):
+        return narrow_attention.attend_cache(projected, keys, values, positions, heads, scale)
     parts = _parts(sentences * heads, longest * beams)
     out, found = _results(projected, heads * width, heads, parts)
     launch(
@@ -84,9 +84,9 @@ def attend_memory(
     if not runs_on(query):
         return _attend_memory_plainly(query, keys, values, keep, scale)
     sentences, heads, length, width = keys.shape
-    if narrow_attention.fits(length):
-        return narrow_attention.attend_memory(query, keys, values, keep.view(torch.uint8), scale)
     beams = len(query) // sentences
+    if narrow_attention.fits(length, beams):
+        return narrow_attention.attend_memory(query, keys, values, keep.view(torch.uint8), scale)
     parts = _parts(sentences * heads, length)
     out, found = _results(query, heads * width, heads, parts)
     launch(

@@ -1,7 +1,8 @@
 """Which kernels a step is made of, by its rows, its model and its GPU: the one place where that is decided, as it was measured.
 
-On an H200 at batch 1 (docs/lab/2026-11-decoding-kernels.md): kernels that start early pay with few rows and not with many; kernels
-of whole sub-layers pay with a source and the rows of one beam, and not with a single row, nor for a GPT.
+On an H200 (docs/lab/2026-11-decoding-kernels.md): kernels that start early pay with few rows and not with many; kernels of whole
+sub-layers pay with a source and the rows of one beam, and not with a single row, nor for a GPT. The vocabulary is best met by
+tensor cores from two rows on. Narrow programs of attention pay where many texts have one hypothesis each, and not with beams.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
-FEWEST_NARROW = 64  # rows from here on: narrow programs of attention, where they are asked for
+FEWEST_NARROW = 64  # texts of one hypothesis from here on: narrow programs of attention
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 
@@ -26,18 +27,19 @@ class Kernels(NamedTuple):
     early: bool = False  # a kernel may start while the one before it ends: programmatic dependent launch, from sm_90 on
     whole: bool = False  # one kernel for each sub-layer (whole_layers)
     ahead: bool = False  # programs of these ask for matrices before they wait for states: from sm_90 on
-    tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores: never measured by itself yet
-    narrow: bool = False  # many rows, short texts: attention by programs of a warp or two; not measured yet
-    aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits; not measured yet
+    tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
+    narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
+    aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
 
 
-def choose(rows: int, device: torch.device, *, source: bool, without: Collection[str] = ()) -> Kernels:
+def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, without: Collection[str] = ()) -> Kernels:
     """For steps of so many rows, of a model with a source or without; `without` what is known not to work for them."""
     whole = source and FEWEST_WHOLE <= rows <= FEW and holds_sub_layers(device)
-    wanted = Kernels(early=rows <= FEW, whole=whole, ahead=whole)._replace(**FORCED)
+    wanted = Kernels(early=rows <= FEW, whole=whole, ahead=whole, tiles=True, narrow=True, aligned=rows > FEW)
+    wanted = wanted._replace(**FORCED)
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
-    impossible |= set() if rows >= FEWEST_NARROW else {"narrow"}
+    impossible |= set() if rows >= FEWEST_NARROW and beams == 1 else {"narrow"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 

@@ -17,7 +17,6 @@ from regard.layers.decoding.products import Linear
 from regard.layers.decoding.vocabulary import Logits, forbid
 
 ROUND = 8  # tokens: 16 bytes of 16-bit numbers
-COLUMNS = ROUND  # the product has a multiple of so many
 APART = 64  # rows begin at multiples of so many: a line of memory
 
 
@@ -27,15 +26,13 @@ def many_logits(
     """Of x, which is normalised, in its own type. See `vocabulary.logits` for what is forbidden."""
     weight, bias = linear
     tokens = len(weight)
-    whole = tokens // COLUMNS * COLUMNS
-    if not chosen().aligned or tokens % ROUND == 0 or not whole:
+    whole = tokens // ROUND * ROUND
+    if not chosen().aligned or whole == tokens or not whole:
         return forbid(linear(x), banned, specials, also)
     values = x.new_empty((len(x), -(-tokens // APART) * APART))[:, :tokens]
     if bias is None:
         torch.mm(x, weight[:whole].t(), out=values[:, :whole])
     else:
         torch.addmm(bias[:whole], x, weight[:whole].t(), out=values[:, :whole])
-    if whole == tokens:
-        return forbid(values, banned, specials, also)
     left = Linear(weight[whole:], None if bias is None else bias[whole:])
     return forbid(values, banned, specials, also, (x, left))

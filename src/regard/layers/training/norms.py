@@ -91,7 +91,7 @@ def norm_backward(
         _backward[(programs,)](
             d_normed, x, norm.weight, x if past is None else past, seed, d_x, d_x if d_written is None else d_written, parts,
             rows, scale_of(part), least(part), WIDTH=width, NORM=norm.kind, EPS=norm.eps, PAST=past is not None, SUMS=sums,
-            DROP=part > 0, PAIRS=tiles.form == "pairs", ROWS=tile, CELLS=cells, STAGES=tiles.stages, **options(tiles, warps),
+            DROP=part > 0, ROWS=tile, CELLS=cells, STAGES=tiles.stages, **options(tiles, warps),
         )  # fmt: skip
     found = totalled(parts).view(sums, width)
     written_sum = None if dropout is None else found[2]
@@ -178,7 +178,6 @@ def _backward(
     PAST: tl.constexpr,
     SUMS: tl.constexpr,
     DROP: tl.constexpr,
-    PAIRS: tl.constexpr,
     ROWS: tl.constexpr,
     CELLS: tl.constexpr,
     STAGES: tl.constexpr,
@@ -194,38 +193,23 @@ def _backward(
         at = row.to(tl.int64) * WIDTH + cells
         z = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
         d = tl.load(d_normed + at, mask=there, other=0.0).to(tl.float32)
-        if PAIRS:
-            if PAST:
-                more = tl.load(past + at, mask=there, other=0.0).to(tl.float32)
-            weighted = d * w
-            if NORM != 3:
-                mean, shared = tl.reduce((z, weighted), 1, added)
-                z = tl.where(there, z - mean[:, None] / WIDTH, 0.0)
-            spread, along = tl.reduce((z * z, weighted * z), 1, added)
-            rate = (1.0 / tl.sqrt(spread / WIDTH + EPS))[:, None]
-            z = z * rate
-            of_weight += d * z
-            of_bias += d
-            d_z = weighted - z * (along[:, None] * rate / WIDTH)
-            if NORM != 3:
-                d_z = d_z - shared[:, None] / WIDTH
-            d_z = d_z * rate
-            if PAST:
-                d_z = d_z + more
-        else:
-            if NORM != 3:
-                z = tl.where(there, z - tl.sum(z, axis=1)[:, None] / WIDTH, 0.0)
-            rate = 1.0 / tl.sqrt(tl.sum(z * z, axis=1)[:, None] / WIDTH + EPS)
-            z = z * rate
-            of_weight += d * z
-            of_bias += d
-            d = d * w
-            d_z = d - z * (tl.sum(d * z, axis=1)[:, None] / WIDTH)
-            if NORM != 3:
-                d_z = d_z - tl.sum(d, axis=1)[:, None] / WIDTH
-            d_z = d_z * rate
-            if PAST:
-                d_z = d_z + tl.load(past + at, mask=there, other=0.0).to(tl.float32)
+        if PAST:
+            more = tl.load(past + at, mask=there, other=0.0).to(tl.float32)
+        weighted = d * w
+        if NORM != 3:
+            mean, shared = tl.reduce((z, weighted), 1, added)
+            z = tl.where(there, z - mean[:, None] / WIDTH, 0.0)
+        spread, along = tl.reduce((z * z, weighted * z), 1, added)
+        rate = (1.0 / tl.sqrt(spread / WIDTH + EPS))[:, None]
+        z = z * rate
+        of_weight += d * z
+        of_bias += d
+        d_z = weighted - z * (along[:, None] * rate / WIDTH)
+        if NORM != 3:
+            d_z = d_z - shared[:, None] / WIDTH
+        d_z = d_z * rate
+        if PAST:
+            d_z = d_z + more
         tl.store(d_x + at, d_z.to(d_x.dtype.element_ty), mask=there)
         if SUMS == 3:
             d_z = tl.where(there, d_z * scale, 0.0)

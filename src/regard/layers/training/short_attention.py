@@ -221,7 +221,6 @@ def attention_backward(
         0 if keep is None else keep.stride(0),
         d_query.stride(1),
         d_key_value.stride(1),
-        SOON=tiles_of("attention backward").form == "soon",
         SUMS=bool(sums),
         **_settings("attention backward", query, key_value, heads, keep, causal),
     )

@@ -117,7 +117,6 @@ def attend_backward(
     CAUSAL: tl.constexpr,
     HAS_KEEP: tl.constexpr,
     PRECISION: tl.constexpr,
-    SOON: tl.constexpr,
     SUMS: tl.constexpr,
 ):
     program = tl.program_id(0)
@@ -140,13 +139,13 @@ def attend_backward(
         d_o = tl.load(d_out + sentence * out_sentence + head * WIDTH + given, mask=inside, other=0.0)
         weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
         d_v = tl.dot(tl.trans(weights.to(v.dtype)), d_o, d_v, input_precision=PRECISION)
-        if SOON and BLOCKS == 1:
+        if BLOCKS == 1:  # as soon as they are there
             tl.store(d_key_value + kept + HEADS * WIDTH, d_v.to(v.dtype), mask=there)
         d_weights = tl.dot(d_o, tl.trans(v), input_precision=PRECISION)
         shared = tl.sum(weights * d_weights, axis=1)
         d_scores = (weights * (d_weights - shared[:, None]) * scale).to(v.dtype)
         d_k = tl.dot(tl.trans(d_scores), q, d_k, input_precision=PRECISION)
-        if SOON and BLOCKS == 1:
+        if BLOCKS == 1:  # as soon as they are there
             tl.store(d_key_value + kept, d_k.to(v.dtype), mask=there)
         d_q = tl.dot(d_scores, k, input_precision=PRECISION)
         if SUMS:
@@ -159,7 +158,7 @@ def attend_backward(
         tl.store(query_sums + sentence * (HEADS * WIDTH) + one, of_query)
         tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + one, tl.sum(d_k, axis=0))
         tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + HEADS * WIDTH + one, tl.sum(d_v, axis=0))
-    if not SOON or BLOCKS != 1:
+    if BLOCKS != 1:
         kept, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
         kept += sentence * keys * d_key_token + head * WIDTH
         tl.store(d_key_value + kept, d_k.to(v.dtype), mask=there)

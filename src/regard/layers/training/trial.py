@@ -20,7 +20,7 @@ from regard.layers.attention.relative import Layout
 from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import usable
-from regard.layers.training import short_attention, tiling
+from regard.layers.training import short_attention
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.dropped import dropped_gradient
 from regard.layers.training.embedded import embed
@@ -124,13 +124,13 @@ def _merged(mixed: Tensor) -> Tensor:
 
 
 def _attention_gradients(d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Any:
-    """Of queries, keys and values, and where the kernel gives them their sums over each sentence."""
+    """Of queries, keys and values, and their sums over each sentence."""
     if not q.is_cuda:
         with torch.enable_grad():
             q, kv = q.requires_grad_(), kv.requires_grad_()
             found = torch.autograd.grad(short_attention.plainly(q, kv, heads, keep, causal), (q, kv), d_out)
-        return (*found, *(one.float().sum(1) for one in found)) if tiling.BIASES_BY_ATTENTION else found
+        return *found, *(one.float().sum(1) for one in found)
     found = torch.empty_like(q), torch.empty_like(kv)
-    sums = short_attention.sums_of(*found) if tiling.BIASES_BY_ATTENTION else ()
+    sums = short_attention.sums_of(*found)
     attention_backward(d_out, q, kv, heads, keep, causal, *found, *sums)
     return *found, *sums

@@ -1,4 +1,4 @@
-"""Other tiles and forms of training's kernels than the table's, in Triton's interpreter (TRITON_INTERPRET=1)."""
+"""Other tiles of training's kernels than the table's, in Triton's interpreter (TRITON_INTERPRET=1)."""
 
 from __future__ import annotations
 
@@ -15,20 +15,18 @@ from regard.layers import fused_cross_entropy
 from regard.layers.decoding import triton_here
 from regard.layers.training import activations, dropped, norms, short_attention
 from regard.layers.training.tiles import totalled
-from regard.layers.training.tiling import FORMS, TILES, using
+from regard.layers.training.tiling import TILES, using
 
 STAGES = (1, 3)
 
 
 def check_norms() -> None:
-    for form, stages, rows, kind in itertools.product(FORMS["norm backward"], STAGES, (1, 9), (1, 2, 3)):
+    for stages, rows, kind in itertools.product(STAGES, (1, 9), (1, 2, 3)):
         width = 8 if rows == 1 else 24
         x, d, past = torch.randn(rows, width) + 1, torch.randn(rows, width), torch.randn(rows, width)
         for more, part in ((None, None), (past, 0.0), (past, 0.4)):
             dropout = None if part is None else norms.Dropout(part, dropped.seeds(1, x.device)[0])
-            with using(
-                "norm backward", TILES["norm backward"]._replace(form=form, stages=stages, cells=64, programs=3)
-            ):
+            with using("norm backward", TILES["norm backward"]._replace(stages=stages, cells=64, programs=3)):
                 found, expected = both(norms.norm_backward, d, x, norm_of(width, kind), more, dropout)
             for one, other in zip(found, expected, strict=True):
                 assert (one is None) == (other is None)
@@ -46,12 +44,12 @@ def check_sums() -> None:
 
 
 def check_loss() -> None:
-    for form, vocabulary, biased in itertools.product(FORMS["loss"], (50, 128), (True, False)):
+    for vocabulary, biased in itertools.product((50, 128), (True, False)):
         z, y = 3 * torch.randn(5, vocabulary), torch.randint(PAD + 1, vocabulary, (5,))
         y[2], bias = PAD, torch.randn(vocabulary) if biased else None
         whole, real = z.clone() if bias is None else z + bias, y != PAD
         expected = (whole.softmax(1) - 0.9 * torch.nn.functional.one_hot(y, vocabulary)) * real[:, None]
-        with using("loss", TILES["loss"]._replace(form=form, rows=2, columns=32)):
+        with using("loss", TILES["loss"]._replace(columns=32)):
             lse, right = fused_cross_entropy.cross_entropy_in_place(z, bias, y, 0.1)
         close(z, expected)
         close(lse, whole.logsumexp(1) * real)
@@ -74,15 +72,14 @@ def check_attention() -> None:
         return short_attention.cross_attention(query, packed, 2, keep, (a, b))
 
     a, b = torch.randn(32), torch.randn(64)
-    for form, length in itertools.product(FORMS["attention backward"], (5, 40)):
+    for length in (5, 40):
         packed, keep = torch.randn(3, length, 96), torch.rand(3, length) > 0.3
         cases: list[tuple[Any, ...]] = [
             (lambda x, y, keep=keep: of_self(x, y, keep), packed, torch.randn(96)),
             (lambda q, x, y, z, keep=keep: of_cross(q, x, y, z, keep), packed[:, :4, :32], packed[..., 32:], a, b),
         ]
         for function, *leaves in cases:
-            with using("attention backward", TILES["attention backward"]._replace(form=form)):
-                found, expected = both(learnt, function, *leaves)
+            found, expected = both(learnt, function, *leaves)
             for one, other in zip(found, expected, strict=True):
                 close(one, other, 1e-4)
 
