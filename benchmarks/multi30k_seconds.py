@@ -1,6 +1,6 @@
 """How long it takes to a good translator of Multi30k, English to German: a whole `regard.train` by the clock, and its BLEU.
 
-    python benchmarks/multi30k_seconds.py --data DIR [--recipe multi30k-en-de] [--seeds 1,2,3] [--out DIR] [section.key=value ...]
+    python benchmarks/multi30k_seconds.py --data DIR [--recipe multi30k-quick] [--seeds 1,2,3] [--out DIR] [section.key=value ...]
 
 DIR is that of multi30k.py, which does the work. The seconds are those of `regard.train` from its call to the final weights:
 reading the text, the tokenizer, compiling and recording, training, validation, saving. Translating test2016 comes after it and is
@@ -35,7 +35,7 @@ def timed(recipe: str, data: Path, out: Path, seed: int, settings: list[str]) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--recipe", default="multi30k-en-de")
+    parser.add_argument("--recipe", default="multi30k-quick")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--out", type=Path, default=Path("runs/multi30k-seconds"))
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")

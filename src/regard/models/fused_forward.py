@@ -26,7 +26,7 @@ from regard.layers.training.dropped import seeds
 from regard.layers.training.embedded import embedded
 from regard.layers.training.library_attention import library_cross_attention, library_self_attention
 from regard.layers.training.norms import MOST_WIDTH, Dropout
-from regard.layers.training.sub_layers import Added, Matrix, between, matrices, number_type, product
+from regard.layers.training.sub_layers import Activated, Added, Matrix, between, matrices, number_type, product
 from regard.layers.training.turned import Turning
 from regard.models.base import Forced
 from regard.models.decoder_parts import Other, is_watched, linear_parts, norm_parts
@@ -82,13 +82,15 @@ class _Reading:
             self.turning = Turning.of(first.scheme, first.placed)
         self.added: Added | None = None
 
-    def begin(self, norm: nn.Module, matrix: Matrix, activation: str | None = None) -> Float[Tensor, "B T K"]:
+    def begin(
+        self, norm: nn.Module, matrix: Matrix, activation: str | None = None, activated: Activated | None = None
+    ) -> Float[Tensor, "B T K"]:
         """The last sub-layer's end, and the next one's beginning."""
-        self.x, y = between(self.x, self.added, norm_parts(norm), matrix, activation)
+        self.x, y = between(self.x, self.added, norm_parts(norm), matrix, activation, activated)
         return y
 
-    def end(self, read: Float[Tensor, "B T K"], linear: nn.Linear) -> None:
-        self.added = Added(read, self.low[linear], Dropout(self.dropout, next(self.drawn)))
+    def end(self, read: Float[Tensor, "B T K"], linear: nn.Linear, activated: Activated | None = None) -> None:
+        self.added = Added(read, self.low[linear], Dropout(self.dropout, next(self.drawn)), activated)
 
     def last(self, norm: nn.Module) -> Float[Tensor, "B T D"]:
         return between(self.x, self.added, norm_parts(norm), None)[1]
@@ -123,7 +125,8 @@ class _Reading:
         self.end(mixed, part.out)
 
     def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
-        self.end(self.begin(norm, self.low[part.inner], activation), part.out)
+        activated = Activated() if activation == "relu" else None
+        self.end(self.begin(norm, self.low[part.inner], activation, activated), part.out, activated)
 
 
 def _biased(matrix: Matrix) -> tuple[Matrix, Tensor | None]:

@@ -31,28 +31,49 @@ def orthogonalize(matrices: Tensor) -> Tensor:
 
 
 class Muon(torch.optim.Optimizer):
-    """Nesterov momentum, orthogonalised; a tall matrix moves further by the root of its height over its width."""
+    """Nesterov momentum, orthogonalised; a tall matrix moves further by the root of its height over its width.
 
-    def __init__(self, matrices: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0):
+    With `found_inf`, a number that is 0 or 1 on the device, a step is not taken where it is 1: the host need not know. Where the
+    rate is a tensor, too, a step can be recorded.
+    """
+
+    def __init__(self, matrices: Iterable[nn.Parameter], lr: float | Tensor, weight_decay: float = 0.0):
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
+        self.found_inf: Tensor | None = None
+        self._stacks: dict[torch.Size, Tensor] = {}
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
+        bad = self.found_inf
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for p in group["params"]:
                 if p.grad is not None:
                     by_shape.setdefault(p.shape, []).append(p)
+            lr = group["lr"] if bad is None else group["lr"] * (1 - bad)
             for shape, matrices in by_shape.items():
-                updates = []
-                for p in matrices:
-                    state, gradient = self.state[p], p.grad
-                    assert gradient is not None
-                    if not state:
-                        state["momentum_buffer"] = torch.zeros_like(p)
-                    state["momentum_buffer"].lerp_(gradient, 1 - MOMENTUM)
-                    updates.append(gradient.lerp(state["momentum_buffer"], MOMENTUM))
-                lr = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
-                for p, update in zip(matrices, orthogonalize(torch.stack(updates)), strict=True):
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(update, alpha=-lr)
+                gradients = torch.stack([p.grad for p in matrices if p.grad is not None])
+                momentum = self._momentum(matrices)
+                if bad is None:
+                    momentum.lerp_(gradients, 1 - MOMENTUM)
+                else:
+                    gradients.masked_fill_(bad > 0, 0.0)
+                    momentum.lerp_(gradients, (1 - MOMENTUM) * (1 - bad).to(gradients.dtype))
+                updates = orthogonalize(gradients.lerp_(momentum, MOMENTUM))
+                updates = updates * (-(max(1.0, shape[0] / shape[1]) ** 0.5) * lr)
+                if group["weight_decay"]:
+                    torch._foreach_mul_(matrices, 1 - lr * group["weight_decay"])  # type: ignore[attr-defined]
+                torch._foreach_add_(matrices, list(updates.unbind()))  # type: ignore[attr-defined]
+
+    def _momentum(self, matrices: list[nn.Parameter]) -> Tensor:
+        """Of matrices of one shape, in one piece of memory, of which the state of each has a part."""
+        shape, states = matrices[0].shape, [self.state[p] for p in matrices]
+        stack, kept = self._stacks.get(shape), [state.get("momentum_buffer") for state in states]
+        places = [] if stack is None else [part.data_ptr() for part in stack]
+        if stack is None or places != [0 if part is None else part.data_ptr() for part in kept]:  # new, or loaded
+            pairs = zip(matrices, kept, strict=True)
+            stack = torch.stack([torch.zeros_like(p) if part is None else part for p, part in pairs])
+            self._stacks[shape] = stack
+            for state, part in zip(states, stack, strict=True):
+                state["momentum_buffer"] = part
+        return stack

@@ -26,7 +26,7 @@ class Optimizer:
         """With `record`, all that changes from step to step is in tensors, where the kind of optimizer allows: see `recordable`."""
         self.norm: Callable[[list[Tensor]], Tensor] = torch.nn.utils.get_total_norm  # of all gradients
         self.config, self.device = config, device
-        self.recordable = record and config.optimizer in ("adam", "adamw")
+        self.recordable = record and config.optimizer in ("adam", "adamw", "muon")
         self.constrain: Callable[[], None] | None = getattr(model, "constrain", None)
         self.named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         linear = {id(module.weight) for module in model.modules() if isinstance(module, nn.Linear)}
@@ -42,7 +42,8 @@ class Optimizer:
         self.parts: list[tuple[torch.optim.Optimizer, float]] = [(main, config.lr)]
         if muon_names:
             matrices = [self.named[name] for name in self.named if name in muon_names]
-            muon = Muon(matrices, lr=config.matrix_lr, weight_decay=config.weight_decay)
+            rate = torch.tensor(config.matrix_lr, device=device) if self.recordable else config.matrix_lr
+            muon = Muon(matrices, lr=rate, weight_decay=config.weight_decay)
             self.parts.append((muon, config.matrix_lr))
         # counted where the loss is, read when the log is written: no waiting for the device at every step
         self.skipped = torch.zeros((), dtype=torch.long, device=device)
@@ -95,8 +96,8 @@ class Optimizer:
         return norm
 
     def _skips_on_device(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Fused Adam on CUDA skips by itself, as under gradient scaling, so the host need not wait to know."""
-        return (self.device.type == "cuda" or self.recordable) and isinstance(optimizer, torch.optim.Adam)
+        """Fused Adam on CUDA skips by itself, as under gradient scaling, and so does Muon: the host need not wait to know."""
+        return (self.device.type == "cuda" or self.recordable) and isinstance(optimizer, torch.optim.Adam | Muon)
 
     def _stays_without_gradient(self, optimizer: torch.optim.Optimizer) -> bool:
         """Plain gradient descent stays where it is if gradients are 0: no waiting either."""

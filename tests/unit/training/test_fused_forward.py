@@ -12,7 +12,7 @@ import torch
 from regard.core.errors import ModelError
 from regard.core.types import EOS, PAD, Padded, Unpadded, pad_rows
 from regard.data.batching import Batch
-from regard.layers.training import short_attention
+from regard.layers.training import short_attention, sub_layers
 from regard.models import fused_forward as module
 from regard.models.base import build_model
 from regard.models.fused_forward import fused_forward
@@ -77,10 +77,12 @@ def computed(model: Any, one: Batch, **how: Any) -> tuple[Any, dict[str, torch.T
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("short", [True, False])
-def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short: bool) -> None:
+@pytest.mark.parametrize(("short", "through_relu"), [(True, False), (True, True), (False, False)])
+def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short: bool, through_relu: bool) -> None:
     if not short:
         monkeypatch.setattr(short_attention, "usable", lambda *_: False)
+    if through_relu:  # by the reference
+        monkeypatch.setattr(sub_layers, "kernel_takes", lambda *_: True)
     model, one = make(KNOWN[name]), batch(padded)
     assert fused_forward(model) is not None
     plain, expected = computed(model, one)

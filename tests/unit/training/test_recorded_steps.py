@@ -81,9 +81,9 @@ def train(
     return losses, subject
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "muon", "sgd"])
 def test_recorded_steps_learn_what_plain_ones_do(optimizer):
-    """The rate, the scale of the loss and the batch change from step to step. Only Adam's steps are recorded as a whole."""
+    """The rate, the scale of the loss and the batch change from step to step. Adam's and Muon's steps are recorded as a whole."""
     plain, recorded = make(), make()
     expected, _ = train(plain, False, 9, optimizer=optimizer, weight_decay=0.1)
     losses, subject = train(recorded, True, 9, optimizer=optimizer, weight_decay=0.1)
@@ -95,20 +95,22 @@ def test_recorded_steps_learn_what_plain_ones_do(optimizer):
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("lowered", [False, True])
-def test_whole_steps_recorded_on_a_gpu_learn_what_plain_ones_do(lowered):
+def test_whole_steps_recorded_on_a_gpu_learn_what_plain_ones_do(lowered, optimizer):
     plain, recorded = make(), make()
-    expected, _ = train(plain, False, 12, device="cuda")
-    losses, subject = train(recorded, True, 12, lowered, device="cuda")
+    expected, _ = train(plain, False, 12, device="cuda", optimizer=optimizer)
+    losses, subject = train(recorded, True, 12, lowered, device="cuda", optimizer=optimizer)
     assert len(subject.recordings) == 2
     assert losses == pytest.approx(expected, rel=1e-4)
     for a, b in zip(recorded.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
-def test_a_recorded_step_skips_what_is_not_finite():
+@pytest.mark.parametrize("kind", ["adamw", "muon"])
+def test_a_recorded_step_skips_what_is_not_finite(kind):
     model = make()
-    optimizer = Optimizer(model, TrainConfig(lr=1e-2), CPU, record=True)
+    optimizer = Optimizer(model, TrainConfig(lr=1e-2, optimizer=kind, weight_decay=0.1), CPU, record=True)
     subject = Gradients(model, contextlib.nullcontext, record=True, finish=optimizer.apply, recorder=Replayed)
     work = [batches(1)[0]] * 4
     before = None
@@ -116,11 +118,14 @@ def test_a_recorded_step_skips_what_is_not_finite():
         optimizer.prepare(1.0, step)
         bad = step == 3
         before = [p.detach().clone() for p in model.parameters()]
+        kept = {name: tensor.clone() for name, tensor in optimizer.tensors().items() if "/" in name}
         computed = subject(batch, float("nan") if bad else 0.05)
         if computed.norm is None:
             optimizer.apply(computed.loss)
         changed = any(not torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
         assert changed != bad
+        if bad:
+            assert all(torch.equal(tensor, optimizer.tensors()[name]) for name, tensor in kept.items())
     assert (int(optimizer.skipped), int(optimizer.in_a_row), int(optimizer.last_bad)) == (1, 0, 3)
 
 

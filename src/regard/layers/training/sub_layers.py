@@ -22,6 +22,7 @@ from regard.layers.decoding.products import Norm
 from regard.layers.feedforward import ACTIVATIONS
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
+from regard.layers.training.relu_product import kernel_takes, product_through_relu
 
 
 class Matrix(NamedTuple):
@@ -39,17 +40,33 @@ class Added(NamedTuple):
     read: Float[Tensor, "*N K"]
     matrix: Matrix
     dropout: Dropout
+    activated: Activated | None = None  # where what is read is y of a ReLU that nobody else reads
+
+
+class Activated:
+    """Between a ReLU and the product that reads it: backward, the product leaves the sum for the bias here.
+
+    Where there is one, the gradient that comes back is that of what went into the ReLU.
+    """
+
+    sum: Float[Tensor, "K"] | None = None
 
 
 def between(
-    x: Float[Tensor, "*N D"], added: Added | None, norm: Norm, matrix: Matrix | None, activation: str | None = None
+    x: Float[Tensor, "*N D"],
+    added: Added | None,
+    norm: Norm,
+    matrix: Matrix | None,
+    activation: str | None = None,
+    activated: Activated | None = None,
 ) -> tuple[Float[Tensor, "*N D"], Float[Tensor, "*N K"]]:
-    """x' and y, see above. What is read, and y, are in the type of products."""
+    """x' and y, see above. What is read, and y, are in the type of products. `activated` is for what reads y."""
     dtype = number_type(x)
-    read, first, dropout = (None, None, None) if added is None else added
+    read, first, dropout, before = (None,) * 4 if added is None else added
+    parts = (first, dropout, norm, matrix, activation, dtype, before, activated)
     return _Between.apply(  # type: ignore[return-value]
-        x, read, *_learnt(first), norm.weight, norm.bias, *_learnt(matrix), (first, dropout, norm, matrix, activation, dtype)
-    )  # fmt: skip
+        x, read, *_learnt(first), norm.weight, norm.bias, *_learnt(matrix), parts
+    )
 
 
 def product(x: Float[Tensor, "*N K"], matrix: Matrix) -> Float[Tensor, "*N D"]:
@@ -108,7 +125,7 @@ class _Between(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x, read, _0, _1, _2, _3, _4, _5, parts):
-        first, dropout, norm, matrix, activation, dtype = parts
+        first, dropout, norm, matrix, activation, dtype, *_ = parts
         with torch.autocast(x.device.type, enabled=False):
             before = None if read is None else _rows(read)
             written = None if before is None else _product(before, first)
@@ -129,12 +146,14 @@ class _Between(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_total, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         before, total, normed, seen = ctx.saved_tensors
-        first, dropout, norm, matrix, activation, _ = ctx.parts
+        first, dropout, norm, matrix, activation, _, of_relu, activated = ctx.parts
         d_out = _rows(d_out)
         d_weight = d_bias = d_first = d_first_bias = d_read = None
         _, of_read, of_first, of_first_bias, _, _, of_weight, of_bias, _ = ctx.needs_input_grad
         if matrix is not None:
-            if activation is not None:
+            if activated is not None and activated.sum is not None:
+                d_bias, activated.sum = activated.sum, None
+            elif activation is not None:
                 d_out, d_bias = activation_backward(d_out, seen, activation)
             elif of_bias:
                 d_bias = summed(d_out)
@@ -146,7 +165,11 @@ class _Between(torch.autograd.Function):
         if found.written is not None and found.written_sum is not None:
             d_first = _matrix_gradient(found.written, before, first) if of_first else None
             d_first_bias = found.written_sum.to(first.bias.dtype) if of_first_bias else None
-            d_read = (found.written @ first.low_weight).view(ctx.read_shape) if of_read else None
+            if of_read and of_relu is not None and kernel_takes(found.written, first.low_weight, before):
+                d_read, of_relu.sum = product_through_relu(found.written, first.low_weight, before)
+            elif of_read:
+                d_read = found.written @ first.low_weight
+            d_read = None if d_read is None else d_read.view(ctx.read_shape)
         d_norm = (None if t is None else t.to(norm.weight.dtype) for t in (found.weight, found.bias))
         return found.x.view(ctx.shape), d_read, d_first, d_first_bias, *d_norm, d_weight, d_bias, None
 
