@@ -5,6 +5,7 @@
 
 - "transformer": the base shape of Vaswani et al. 2017 (width 512, inner 2048, 8 heads, 6 + 6 layers, vocabulary 32,000) against
   Marian of the same shape, greedy and with a beam of 4, in batches of 1, 64 and 512;
+- "rotary": the same with rotary positions instead of sinusoids;
 - "gpt": GPT-2 small, greedy, in batches of 1 and 64, each after a prompt, against Hugging Face's GPT-2;
 - "bahdanau", "gnmt", "convs2s": regard with steps replayed (`search.capture`) against regard without;
 - "flow": many sentences of different lengths through `search_many`, whose batch is kept full, against `search` in batches.
@@ -148,7 +149,9 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
     wanted = args.cases.split(",")
     beams = list(map(int, args.beams.split(",")))
     if "transformer" in wanted:
-        yield from transformer_cases(args, beams)
+        yield from transformer_cases(args, beams, "transformer")
+    if "rotary" in wanted:
+        yield from transformer_cases(args, beams, "rotary", positions="none", relative="rotary")
     if "gpt" in wanted:
         yield from gpt_cases(args)
     width = args.width
@@ -164,9 +167,9 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         yield from flow_cases(args, beams)
 
 
-def transformer_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Case]:
+def transformer_cases(args: argparse.Namespace, beams: list[int], kind: str, **more: Any) -> Iterator[Case]:
     shape: dict[str, Any] = {"width": args.width, "inner": 4 * args.width, "heads": args.heads, "layers": args.layers}
-    all_ways = taken_by(translator(TransformerConfig(**shape), args), args)
+    all_ways = taken_by(translator(TransformerConfig(**shape, **more), args), args)
     peer = None if args.peer == "none" else marian(args)
     for rows in sizes(args):
         source = pad_rows(sources(rows, args)).to(args.device)
@@ -180,7 +183,7 @@ def transformer_cases(args: argparse.Namespace, beams: list[int]) -> Iterator[Ca
                 written = generate(peer, args, beam, input_ids=source.tokens, attention_mask=source.keep.long())
                 return written[:, 1:].tolist()
 
-            name = f"transformer, batch {rows}, beam {beam}"
+            name = f"{kind}, batch {rows}, beam {beam}"
             runs = {way.name: lambda way=way, ours=ours: ours(way) for way in all_ways}
             models = {way.name: one for way, one in all_ways.items()}
             yield Case(name, "Marian", rows * args.tokens, args.tokens + 1, runs, peer and theirs, models)

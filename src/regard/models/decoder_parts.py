@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.layers.decoding.decoder import Cross, Decoder, DecoderLayer, Source
 from regard.layers.decoding.products import KINDS, Linear, Norm
+from regard.layers.decoding.rotary import Turned
 from regard.layers.output import SoftmaxOutput
 from regard.layers.positions import LearnedPositions, NoPositions, Positions, SinusoidalPositions
 
@@ -57,8 +58,6 @@ def source_parts(memory: Any) -> Source | None:
 
 def _transformer(model: Any, capacity: int) -> Decoder:
     config = model.config
-    if config.relative != "none":
-        raise Other
     layers = [
         _layer(
             one.attention,
@@ -80,12 +79,13 @@ def _transformer(model: Any, capacity: int) -> Decoder:
         heads=config.heads,
         scale=(config.width // config.heads) ** -0.5 if config.scaling else 1.0,
         activation=_activation(config.activation),
+        rotary=_rotary(config, config.width // config.heads),
     )
 
 
 def _gpt(model: Any, capacity: int) -> Decoder:
     config = model.config
-    if config.relative != "none" or config.qk_norm:
+    if config.qk_norm:
         raise Other
     layers = [_layer(one.attention, one.feedforward, one.attention_norm, one.feedforward_norm) for one in model.decoder]
     return Decoder(
@@ -99,6 +99,7 @@ def _gpt(model: Any, capacity: int) -> Decoder:
         heads=config.heads,
         scale=config.head_width**-0.5,
         activation=_activation(config.activation),
+        rotary=_rotary(config, config.head_width),
     )
 
 
@@ -139,6 +140,12 @@ def _positions(positions: Positions, capacity: int) -> Tensor | None:
     if table is None or len(table) < capacity:
         raise Other
     return table
+
+
+def _rotary(config: Any, head_width: int) -> Turned | None:
+    if config.relative not in ("none", "rotary"):
+        raise Other
+    return None if config.relative == "none" else Turned(head_width, config.rotary_base, config.rotary_layout)
 
 
 def _activation(name: str) -> str:

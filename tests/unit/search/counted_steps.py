@@ -26,6 +26,7 @@ from regard.search.step import Begun, Entry, Room, Step
 META = torch.device("meta")
 SHAPES: dict[str, Any] = {
     "base": TransformerConfig(width=512, heads=8, layers=6, inner=2048),
+    "rotary": TransformerConfig(width=512, heads=8, layers=6, inner=2048, positions="none", relative="rotary"),
     "gpt2": GPTConfig(width=768, heads=12, layers=12, context=1024),
 }
 

@@ -22,9 +22,14 @@ MODEL_SETTINGS: dict[str, dict[str, Any]] = {
     "rms untied": {"name": "transformer", "normalise": "rms", "tie": "none", "activation": "swish", **SMALL},
     "post rms, learned": {"name": "transformer", "norm": "post", "normalise": "rms", "positions": "learned", **SMALL},
     "unscaled": {"name": "transformer", "scaling": False, "positions": "none", **SMALL},
+    "rotary": {"name": "transformer", "positions": "none", "relative": "rotary", **SMALL},
     "odd sizes": {"name": "transformer", "width": 24, "layers": 1, "heads": 3, "inner": 37},
     "gpt": {"name": "gpt", "width": 16, "layers": 2, "heads": 2, "context": 60},
     "gpt post": {"name": "gpt", "norm": "post", "tie": False, "width": 16, "layers": 2, "heads": 2, "context": 60},
+    "gpt, rotary": {
+        "name": "gpt", "relative": "rotary", "rotary_layout": "halves", "rotary_base": 50.0, "positions": "none", "kv_heads": 2,
+        "width": 24, "layers": 2, "heads": 4, "context": 60,
+    },
     "gpt, few biases": {
         "name": "gpt", "bias": False, "silent": True, "kv_heads": 2, "width": 16, "layers": 1, "heads": 4, "context": 60,
     },

@@ -140,7 +140,7 @@ def test_a_model_without_residual_connections() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"relative": "rotary"}, {"normalise": "batch"}, {"activation": "swiglu"}, {"positions": "fraction"}],
+    [{"relative": "shaw"}, {"normalise": "batch"}, {"activation": "swiglu"}, {"positions": "fraction"}],
 )
 def test_other_models_go_their_own_way(monkeypatch, settings: dict) -> None:
     monkeypatch.setattr(fast_steps, "DEVICES", {"cpu"})
@@ -360,6 +360,8 @@ def test_the_kernels_of_search_by_tritons_interpreter() -> None:
     [
         ["pre/beam"],
         ["post/greedy"],
+        ["rotary/beam"],
+        ["gpt, rotary/greedy"],
         ["gpt, few biases/beam, no loops"],
         ["--tiles", "pre/beam"],
         ["--many", "pre/beam"],
@@ -376,12 +378,16 @@ def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
     from compiled_for import compile_steps, resources
 
     cases = [("base", 1, 1, 32), ("base", 1, 4, 512), ("base", 4, 5, 48), ("base", 512, 4, 32), ("gpt2", 64, 1, 64)]
+    cases += [("rotary", 1, 1, 32), ("rotary", 64, 1, 32)]
     launches = compile_steps(cases[1:2] if early else cases, kernels=Kernels(early=early))
     names = {"_read", "_join", "_one_by_one", "_attend_cache", "_attend_memory", "_likeliest", "_extend"}
-    assert names | (set() if early else {"_tiles", "_add_and_normalise", "_write_likeliest"}) <= set(launches.count)
+    assert names | (set() if early else {"_tiles", "_turn", "_add_and_normalise", "_write_likeliest"}) <= set(
+        launches.count
+    )
     assert all(("griddepcontrol.wait" in compiled.asm["ptx"]) == early for compiled, _ in launches.done.values())
     for what, (compiled, _) in launches.done.items():
-        assert resources(compiled.asm["cubin"])["STACK"] == 0, what
+        most = 32 if what[0] == "_turn" else 0  # sines of very large angles
+        assert resources(compiled.asm["cubin"])["STACK"] <= most, what
 
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")

@@ -21,6 +21,7 @@ torch.set_num_threads(1)
 CASES = [
     (name, list(SEARCHES)[(i + j) % len(SEARCHES)], bool(j)) for i, name in enumerate(MODEL_SETTINGS) for j in (0, 2)
 ]  # every model with two searches, and every search with several models
+WITHOUT = ("rotary", "gpt, rotary")  # models that these kernels are not for
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +44,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.mark.parametrize(("name", "method", "forced"), CASES)
 def test_the_same_is_found(taken, name: str, method: str, forced: bool) -> None:
     compare(make(name), SEARCHES[method], rows=2, forced=forced)
-    assert taken
+    assert bool(taken) == (name not in WITHOUT)
 
 
 @pytest.mark.parametrize("other", OTHERS)

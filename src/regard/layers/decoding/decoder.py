@@ -13,6 +13,7 @@ from regard.layers.attention.cache import CacheState
 from regard.layers.decoding.attention import attend_cache, attend_memory
 from regard.layers.decoding.products import Linear, Norm, product
 from regard.layers.decoding.residual_norm import add_and_normalise
+from regard.layers.decoding.rotary import Turned
 from regard.layers.feedforward import ACTIVATIONS
 
 EPILOGUES = ("relu", "gelu_tanh")  # activations that cuBLAS has
@@ -59,6 +60,7 @@ class Decoder:
     heads: int
     scale: float  # of dot products
     activation: str
+    rotary: Turned | None = None
 
     @property
     def width(self) -> int:
@@ -124,6 +126,8 @@ class Decoder:
     def _attend(self, layer: int, projected: Tensor, state: CacheState) -> Tensor:
         keys, values = state.keys[layer], state.values[layer]
         longest = min(state.filled + 1, state.capacity)
+        if self.rotary is not None:
+            projected = self.rotary(projected, state.positions, self.heads)
         return attend_cache(projected, keys, values, state.hidden, state.positions, self.heads, self.scale, longest)
 
 

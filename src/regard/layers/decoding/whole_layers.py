@@ -24,7 +24,7 @@ MOST_HEAD = 256  # bytes of a head's query: beyond, a program would need more re
 
 def fits(decoder: Decoder, rows: int, source: Source | None, state: CacheState) -> bool:
     """Whether steps of so many rows can be taken so."""
-    if rows > MOST_ROWS or decoder.heads > MOST_HEADS or decoder.width > MOST_WIDTH:
+    if rows > MOST_ROWS or decoder.heads > MOST_HEADS or decoder.width > MOST_WIDTH or decoder.rotary is not None:
         return False
     head = state.keys[0].shape[-1] * decoder.embedding.element_size()
     if head > MOST_HEAD or max(len(layer.inner.weight) for layer in decoder.layers) > MOST_INNER:
