@@ -44,6 +44,7 @@ class Peer:
     warmup: float = 0.1  # a part of all steps
     schedule: str = "linear"
     label_smoothing: float = 0.1
+    dropout: float | None = None  # None: as regard's model has it
     clip: float = 1.0
     compile: bool = False
     seed: int = 1
@@ -91,7 +92,7 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     return torch.from_numpy(table)
 
 
-def build(config: RunConfig, tokenizers: TokenizerPair) -> Any:
+def build(config: RunConfig, tokenizers: TokenizerPair, dropout: float | None = None) -> Any:
     """A new MarianMTModel of the shape of the Transformer that a configuration asks for."""
     shape = config.model
     if shape.name != "transformer" or not tokenizers.joint:
@@ -109,7 +110,7 @@ def build(config: RunConfig, tokenizers: TokenizerPair) -> Any:
         encoder_ffn_dim=inner,
         decoder_ffn_dim=inner,
         activation_function=shape.activation,
-        dropout=shape.dropout,
+        dropout=shape.dropout if dropout is None else dropout,
         attention_dropout=shape.attention_dropout,
         activation_dropout=shape.activation_dropout,
         max_position_embeddings=POSITIONS,

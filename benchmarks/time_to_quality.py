@@ -182,6 +182,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--marian-rows", type=int, help="sentence pairs in a batch; else as many tokens as regard has")
     parser.add_argument("--marian-lr", type=float)
     parser.add_argument("--marian-warmup", type=float, help="a part of all steps")
+    parser.add_argument("--marian-dropout", type=float, help="else as regard has it")
     parser.add_argument("--marian-schedule", choices=["linear", "inverse_sqrt", "cosine"])
     parser.add_argument("--marian-compile", action="store_true")
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
@@ -208,7 +209,8 @@ def main() -> None:
         ]
     else:
         peer = tuple(
-            (name, getattr(arguments, f"marian_{name}")) for name in ("rows", "lr", "warmup", "schedule", "compile")
+            (name, getattr(arguments, f"marian_{name}"))
+            for name in ("rows", "lr", "warmup", "schedule", "dropout", "compile")
         )
         jobs = [
             Job(

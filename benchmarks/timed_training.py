@@ -273,7 +273,7 @@ def marian_parts(job: Job) -> tuple[Any, Any, Any]:
         options["rows"] = max(8, round(config.train.batch_tokens * config.train.accumulate / width / 8) * 8)
     peer = Peer(**options, label_smoothing=config.train.label_smoothing, seed=config.train.seed,
                 workers=4 if torch.cuda.is_available() else 0, log_every=log_every())  # fmt: skip
-    return build(config, tokenizers), Pairs(store), peer
+    return build(config, tokenizers, peer.dropout), Pairs(store), peer
 
 
 def marian_trial(job: Job) -> dict[str, Any]:
