@@ -129,10 +129,10 @@ def candidates(kernel: str) -> Iterator[Tiles]:
     """What is tried of a kernel: first the table's tiles."""
     now = TILES[kernel]
     yield now
-    if kernel == "norm forward":
+    if kernel.startswith("norm forward"):
         for cells, warps in ((512, 2), (512, 4), (1024, 2), (1024, 4), (2048, 8), (4096, 8)):
             yield now._replace(cells=cells, warps=warps)
-    elif kernel == "norm backward":
+    elif kernel.startswith("norm backward"):
         tiles = ((1024, 8), (512, 4), (512, 2), (1024, 4), (2048, 8), (512, 1))
         for stages, (cells, warps), programs in itertools.product((1, 3, 2), tiles, (528, 1056, 2112)):
             if (stages, warps) != (2, 1) and programs * warps <= 8448:
@@ -193,6 +193,8 @@ def cases(s: Settings) -> Iterator[Case]:
     device = torch.device(s.device)
     low = torch.float32 if device.type == "cpu" else torch.bfloat16
     base = Model("base", s.rows * s.length, s.width, s.vocabulary, "relu", 32, 12, 2, ((3, 12), (2, 6), (1, 6)))
+    yield from _of_norms(base, device, torch.float32, low)
+    yield from _of_norms(base, device, torch.bfloat16 if low != torch.float32 else torch.half, low)
     yield from _of_sub_layers(base, s.length, device, low)
     yield from _of_attention(s, device, low)
     yield from _of_turning(s, device, low)
@@ -202,6 +204,7 @@ def cases(s: Settings) -> Iterator[Case]:
         gpt = Model(
             "gpt2", s.gpt_rows * s.gpt_length, s.gpt_width, s.gpt_vocabulary, "gelu_tanh", 25, 12, 1, ((3, 12),)
         )
+        yield from _of_norms(gpt, device, torch.float32, low)
         yield from _of_sub_layers(gpt, s.gpt_length, device, low)
         yield from _of_loss(gpt, device, low, bias=True)
 
@@ -218,24 +221,27 @@ def _sets(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return [first, *(make() for _ in range(more))]
 
 
-def _of_sub_layers(m: Model, length: int, device: torch.device, low: torch.dtype) -> Iterator[Case]:
-    n, width, inner, state = m.tokens, m.width, 4 * m.width, torch.float32
+def _of_norms(m: Model, device: torch.device, state: torch.dtype, low: torch.dtype) -> Iterator[Case]:
+    """Of states in float32, or in 16 bits as with `train.weights=bfloat16`."""
+    n, width, ending = m.tokens, m.width, "" if state.itemsize == 4 else ", 16 bits"
     shape, size = f"{m.name} {n} x {width}", low.itemsize
     norm = Norm(torch.ones(width, device=device), torch.zeros(width, device=device), 1e-5, rms=False)
     dropout = Dropout(DROPOUT, torch.tensor(1234567890123, device=device))
-
-    def states() -> tuple[Any, ...]:
-        return (*(_numbers(device, kind, n, width) for kind in (low, state, state)),)
-
-    given = _sets(states)
+    given = _sets(lambda: (*(_numbers(device, kind, n, width) for kind in (low, state, state)),))
     yield Case(
-        "norm backward", shape, given, lambda d, x, past: norm_backward(d, x, norm, past, dropout),
-        n * width * (3 * 4 + 2 * size), m.norms,
+        f"norm backward{ending}", shape, given, lambda d, x, past: norm_backward(d, x, norm, past, dropout),
+        n * width * (3 * state.itemsize + 2 * size), m.norms if not ending else 0,
     )  # fmt: skip
     yield Case(
-        "norm forward", shape, given, lambda d, x, _: add_and_norm(x, d, dropout, norm, low),
-        n * width * (2 * 4 + 2 * size), m.norms,
+        f"norm forward{ending}", shape, given, lambda d, x, _: add_and_norm(x, d, dropout, norm, low),
+        n * width * (2 * state.itemsize + 2 * size), m.norms if not ending else 0,
     )  # fmt: skip
+
+
+def _of_sub_layers(m: Model, length: int, device: torch.device, low: torch.dtype) -> Iterator[Case]:
+    n, width, inner, state = m.tokens, m.width, 4 * m.width, torch.float32
+    shape, size = f"{m.name} {n} x {width}", low.itemsize
+    seed = torch.tensor(1234567890123, device=device)
     pair = _sets(lambda: (_numbers(device, low, n, inner), _numbers(device, low, n, inner)))
     yield Case(
         "activation backward", f"{m.name} {n} x {inner} {m.activation}", pair,
@@ -248,7 +254,8 @@ def _of_sub_layers(m: Model, length: int, device: torch.device, low: torch.dtype
             others={"torch": lambda d: d.sum(0, dtype=torch.float32)},
         )  # fmt: skip
     yield Case(
-        "dropped", shape, [(x,) for _, x, _ in given], lambda x: dropped_gradient(x, DROPOUT, dropout.seed, state, 1.5),
+        "dropped", shape, _sets(lambda: (_numbers(device, state, n, width),)),
+        lambda x: dropped_gradient(x, DROPOUT, seed, state, 1.5),
         n * width * 8, m.tables,
     )  # fmt: skip
     table, places = _numbers(device, state, m.vocabulary, width), _numbers(device, state, length, width)
@@ -257,7 +264,7 @@ def _of_sub_layers(m: Model, length: int, device: torch.device, low: torch.dtype
         return (torch.randint(m.vocabulary, (n // length, length), device=device),)
 
     yield Case(
-        "embedded", shape, _sets(tokens), lambda t: embed(t, table, 2.0, places, DROPOUT, dropout.seed), n * width * 8, m.tables
+        "embedded", shape, _sets(tokens), lambda t: embed(t, table, 2.0, places, DROPOUT, seed), n * width * 8, m.tables
     )  # fmt: skip
 
 
@@ -436,7 +443,7 @@ def best_of(found: list[Candidate]) -> dict[str, dict[str, Any]]:
         own = [one for one in found if one.case.kernel == kernel and one.tiles and not math.isnan(one.seconds)]
         shapes, totals = len({id(one.case) for one in own}), dict[Tiles, list[float]]()
         for one in own:
-            totals.setdefault(one.tiles or Tiles(), []).append(one.case.times * one.seconds)
+            totals.setdefault(one.tiles or Tiles(), []).append((one.case.times or 1) * one.seconds)
         totals = {tiles: times for tiles, times in totals.items() if len(times) == shapes}
         best = min(totals, key=lambda tiles: sum(totals[tiles]), default=TILES[kernel])
         if best != TILES[kernel]:
