@@ -154,3 +154,18 @@ def test_normalised_weights_are_settled(monkeypatch):
     monkeypatch.setattr(int8_linear, "SMALLEST", 1)
     ready = quantise(_model("convs2s")).readout.ready()
     assert isinstance(ready.weight, Int8Matrix)
+
+
+@torch.inference_mode()
+def test_linear_layers_ask_the_matrix_itself_and_give_what_torch_would():
+    torch.manual_seed(7)
+    plain = nn.ModuleList([nn.Linear(512, 512), nn.Linear(512, 512, bias=False), nn.Linear(8, 8)])
+    made = quantise(plain)
+    assert [type(layer) for layer in plain] == [nn.Linear] * 3
+    assert [type(layer) for layer in made] == [int8_linear.Int8Linear, int8_linear.Int8Linear, nn.Linear]
+    x = torch.randn(3, 2, 512)
+    for layer, float32 in list(zip(made, plain, strict=True))[:2]:
+        assert torch.equal(layer(x), F.linear(x, layer.weight, layer.bias))  # type: ignore[arg-type]
+        assert 0 < _error(layer(x), float32(x)) < 0.02
+    with pytest.raises(RuntimeError, match="same dtype"):  # of other numbers torch says what it would have said
+        made[0](x.double())
