@@ -365,6 +365,8 @@ class Transformer(Writer):
         self, source: Padded, *, beams: int = 1, capacity: int = 256, target_length: int | None = None
     ) -> tuple[TransformerMemory, CacheState]:
         memory = self.encode(source)
+        if beams > 1 and source.tokens.device.type == "cpu":  # steps want heads that lie evenly: see few_queries.py
+            memory = memory.map(Tensor.contiguous)
         config = self.config
         state = CacheState.empty(
             source.tokens.shape[0], beams, capacity, config.depth[1], config.heads, config.width, memory.keys[0]

@@ -1,0 +1,49 @@
+"""Attention of few queries to few keys on a CPU, as in a step of a beam: two batched products and a softmax.
+
+torch's fused kernel calls a matrix product for every head of every sentence, and two threads take longer for that than one. Of a
+single query for each sentence it is as fast. Which of the two is taken does not depend on the number of sentences.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+FEWEST_QUERIES, MOST_QUERIES = 2, 16  # of a sentence
+MOST_KEYS = 512  # beyond, scores take more memory traffic than the fused kernel saves
+
+
+def is_few(query: Float[Tensor, "B H T Dh"], key: Float[Tensor, "B H S Dh"], value: Float[Tensor, "B H S Dv"]) -> bool:
+    """Whether `attend_few` is the faster way: nothing is learned, and the heads of keys and values lie evenly in memory."""
+    return (
+        query.device.type == "cpu"
+        and FEWEST_QUERIES <= query.shape[2] <= MOST_QUERIES
+        and key.shape[2] <= MOST_KEYS
+        and query.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and _even(key)
+        and _even(value)
+    )
+
+
+def attend_few(
+    query: Float[Tensor, "B H T Dh"],
+    key: Float[Tensor, "B H S Dh"],
+    value: Float[Tensor, "B H S Dv"],
+    keep: Bool[Tensor, "B #H #T S"] | Float[Tensor, "B #H #T S"] | None,
+) -> Float[Tensor, "B H T Dv"]:
+    """softmax(Q Kᵀ / √d) V. `keep` as a mask or, the faster, as what is added to scores."""
+    rows = query.shape[:2]
+    scores = torch.bmm((query * (1 / math.sqrt(query.shape[-1]))).flatten(0, 1), key.flatten(0, 1).transpose(1, 2))
+    if keep is not None:
+        added = keep if keep.is_floating_point() else keep.to(scores.dtype).log_()
+        scores.unflatten(0, rows).add_(added)
+    return torch.bmm(scores.softmax(-1), value.flatten(0, 1)).unflatten(0, rows)
+
+
+def _even(heads: Float[Tensor, "B H S D"]) -> bool:
+    """Whether all heads of all sentences are equally far apart, so that they are one batch without being copied."""
+    return heads.stride(0) == heads.shape[1] * heads.stride(1) and heads.stride(3) == 1
