@@ -19,6 +19,7 @@ from regard.layers.decoding.vocabulary import Logits
 TOLERANCE = {torch.float32: 0.01}  # mean difference, as a part of the mean size
 TOLERANCE_OF_16_BITS = 0.1
 MOST_SENTENCES = 32  # whose states and logits are compared: a trial must not need much more memory than a step
+TURNED_AT = (0, 1, 7, 100, 511)
 EXACTLY = 1e-3  # of sums of the same logits, as a part of their size
 
 
@@ -35,6 +36,8 @@ def is_right(steps: Any, work: Any, memory: Any, state: CacheState) -> bool | No
     if not len(here) or not bool(expected.isfinite().all()):
         return None
     most = TOLERANCE.get(steps.decoder.embedding.dtype, TOLERANCE_OF_16_BITS)
+    if not _turns_right(steps.decoder, state, most):
+        return False
     if not close(steps.states(work, memory, state)[here], expected, most):
         return False
     if not steps.ranks:
@@ -53,6 +56,19 @@ def is_right(steps: Any, work: Any, memory: Any, state: CacheState) -> bool | No
     if not close(norm, raw.logsumexp(-1, keepdim=True), most, least=1.0):
         return False
     return not triton_here.runs_on(values) or _writes_right(steps, work, found, state)
+
+
+def _turns_right(decoder: Any, state: CacheState, most: float) -> bool:
+    """Whether rotary positions are right further on, too: a step is tried at its first place, where nothing is turned."""
+    if decoder.rotary is None:
+        return True
+    table, groups = decoder.embedding, state.keys[0].shape[1]
+    positions = torch.tensor(TURNED_AT)
+    width = (decoder.heads + 2 * groups) * decoder.rotary.head_width
+    projected = torch.randn(len(positions), width, generator=torch.Generator().manual_seed(1)).to(table.dtype)
+    expected = decoder.rotary.plainly(projected.clone(), positions, decoder.heads)
+    found = decoder.rotary(projected.to(table.device), positions.to(table.device), decoder.heads)
+    return close(found.cpu(), expected, most / 10)
 
 
 def close(found: Tensor, expected: Tensor, most: float, least: float = 0.0) -> bool:

@@ -27,7 +27,7 @@ def orthogonalize(matrices: Tensor) -> Tensor:
     for _ in range(ITERATIONS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x.mT if tall else x).to(matrices.dtype)
+    return torch.empty_like(matrices).copy_(x.mT if tall else x)
 
 
 class Muon(torch.optim.Optimizer):
@@ -41,10 +41,12 @@ class Muon(torch.optim.Optimizer):
         super().__init__(matrices, {"lr": lr, "weight_decay": weight_decay})
         self.found_inf: Tensor | None = None
         self._stacks: dict[torch.Size, Tensor] = {}
+        self._recorded = False
 
     @torch.no_grad()
     def step(self) -> None:  # type: ignore[override]
-        bad = self.found_inf
+        bad, first = self.found_inf, self.param_groups[0]["params"][0]
+        self._recorded |= first.is_cuda and torch.cuda.is_current_stream_capturing()
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for p in group["params"]:
@@ -71,6 +73,8 @@ class Muon(torch.optim.Optimizer):
         stack, kept = self._stacks.get(shape), [state.get("momentum_buffer") for state in states]
         places = [] if stack is None else [part.data_ptr() for part in stack]
         if stack is None or places != [0 if part is None else part.data_ptr() for part in kept]:  # new, or loaded
+            if self._recorded:  # recordings have the place of the former
+                raise RuntimeError("other matrices have gradients than when steps were recorded")
             pairs = zip(matrices, kept, strict=True)
             stack = torch.stack([torch.zeros_like(p) if part is None else part for p, part in pairs])
             self._stacks[shape] = stack

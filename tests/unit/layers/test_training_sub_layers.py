@@ -16,7 +16,7 @@ from training_cases import close, norm_of
 from regard.layers.attention.relative import Layout
 from regard.layers.decoding import triton_here
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training import dropped, norms, trial
+from regard.layers.training import dropped, norms, relu_product, trial
 from regard.layers.training import embedded as embedded_module
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
@@ -211,6 +211,36 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: st
         trial.kernels_work.cache_clear()
         assert not trial.kernels_work(*where)
     trial.kernels_work.cache_clear()
+
+
+@pytest.mark.parametrize("kind", [trial.Kind(512, 4), trial.Kind(256, 2), trial.Kind(64, 2, rotary="halves")])
+@pytest.mark.parametrize("low", [torch.bfloat16, torch.float32])
+def test_as_many_kernels_are_tried_as_references(kind: trial.Kind, low: torch.dtype) -> None:
+    here, exact = torch.device("cpu"), torch.float32
+    there, references = trial.pieces(here, kind, exact, low), trial.pieces(here, kind, exact, exact, of=low)
+    assert len(list(there)) == len(list(references))
+
+
+@pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
+def test_the_product_through_a_relu_compiles_for_a_gpu(monkeypatch) -> None:
+    """Two programs share a multiprocessor, and its tensor cores are used."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "search"))
+    from compiled_for import TARGET, resources  # pyright: ignore[reportMissingImports]
+    from triton import compile as compiled  # pyright: ignore[reportMissingImports]
+    from triton.compiler import ASTSource  # pyright: ignore[reportMissingImports]
+
+    kernel, tile, depth = relu_product._multiply, relu_product.TILE, relu_product.DEPTH
+    shapes = {"d_out": (tile, depth), "weight": (depth, tile), "active": (tile, tile), "d": (tile, tile)}
+    known = {"K": 512, "TILE": tile, "DEPTH": depth}
+    signature = {name: f"tensordesc<bf16[{a},{b}]>" for name, (a, b) in shapes.items()}
+    signature |= {"parts": "*fp32", "width": "i32", "wide": "i32"} | dict.fromkeys(known, "constexpr")
+    values = {(kernel.arg_names.index(name),): value for name, value in known.items()}
+    found = compiled(ASTSource(kernel, signature, values), target=TARGET, options={"num_warps": 4, "num_stages": 3})
+    used = resources(found.asm["cubin"])
+    assert "wgmma" in found.asm["ptx"]
+    assert used["STACK"] == 0
+    assert used["REG"] <= 255
+    assert 2 * found.metadata.shared <= 227 << 10
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -16,7 +16,7 @@ from tape import Tape
 
 from regard.core.errors import ModelError
 from regard.core.types import pad_rows
-from regard.layers.decoding import decoder, kernel_choice, triton_here
+from regard.layers.decoding import decoder, kernel_choice, rotary, triton_here
 from regard.layers.decoding.kernel_choice import Kernels
 from regard.layers.decoding.vocabulary import Logits
 from regard.models import decoder_parts
@@ -214,6 +214,16 @@ def test_kernels_that_do_not_work_are_left_out(monkeypatch, caplog, fault: str, 
     assert not fast_steps.works(model)
     (record,) = caplog.records
     assert ("no compiler" if "run" in fault else "do not find here") in record.getMessage()
+
+
+@pytest.mark.usefixtures("on_cpu")
+def test_rotary_positions_that_are_wrong_further_on_are_found_at_the_first_step(monkeypatch, caplog) -> None:
+    only(monkeypatch)
+    monkeypatch.setattr(rotary.Turned, "__call__", lambda self, projected, *_: projected)  # right at the first place
+    model, source, config = make("rotary"), pad_rows(texts(3, 1)), SEARCHES["beam"]
+    same(search(model, source, config), search(model, source, plainly(config)))
+    assert fast_steps.failed(model)
+    assert "do not find here" in caplog.text
 
 
 @pytest.mark.usefixtures("on_cpu")

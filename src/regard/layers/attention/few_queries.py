@@ -1,7 +1,7 @@
 """Attention of few queries to few keys on a CPU, as in a step of a beam: two batched products and a softmax.
 
 torch's fused kernel calls a matrix product for every head of every sentence, and two threads take longer for that than one. Of a
-single query for each sentence it is as fast. Which of the two is taken does not depend on the number of sentences.
+single query for each sentence, and of few sentences, it is as fast or faster.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+FEWEST_SENTENCES = 24
 FEWEST_QUERIES, MOST_QUERIES = 2, 16  # of a sentence
 MOST_KEYS = 512  # beyond, scores take more memory traffic than the fused kernel saves
 
@@ -20,6 +21,7 @@ def is_few(query: Float[Tensor, "B H T Dh"], key: Float[Tensor, "B H S Dh"], val
     """Whether `attend_few` is the faster way: nothing is learned, and the heads of keys and values lie evenly in memory."""
     return (
         query.device.type == "cpu"
+        and len(query) >= FEWEST_SENTENCES
         and FEWEST_QUERIES <= query.shape[2] <= MOST_QUERIES
         and key.shape[2] <= MOST_KEYS
         and query.dtype == torch.float32

@@ -27,13 +27,9 @@ class Turned(NamedTuple):
         self, projected: Float[Tensor, "N W"], positions: Int[Tensor, "B"], heads: int
     ) -> Float[Tensor, "N W"]:
         """In place, of the N = B K next tokens. Behind queries and keys are as many values as keys."""
-        rows, width = projected.shape
-        beams, turned = rows // len(positions), (width + heads * self.head_width) // 2
         if not runs_on(projected):
-            by = turns(positions.repeat_interleave(beams)[:, None], self.head_width, self.base)
-            parts = projected[:, :turned].unflatten(1, (-1, self.head_width))
-            parts.copy_(rotate(parts[:, :, None], by, self.layout)[:, :, 0])
-            return projected
+            return self.plainly(projected, positions, heads)
+        (rows, width), (beams, turned) = projected.shape, self._sizes(projected, positions, heads)
         pairs = min(MOST_PAIRS, power_of_2(turned // 2))
         launch(
             _turn,
@@ -50,6 +46,19 @@ class Turned(NamedTuple):
             num_warps=4,
         )
         return projected
+
+    def plainly(self, projected: Float[Tensor, "N W"], positions: Int[Tensor, "B"], heads: int) -> Float[Tensor, "N W"]:
+        """The reference, in place as well."""
+        beams, turned = self._sizes(projected, positions, heads)
+        by = turns(positions.repeat_interleave(beams)[:, None], self.head_width, self.base)
+        parts = projected[:, :turned].unflatten(1, (-1, self.head_width))
+        parts.copy_(rotate(parts[:, :, None], by, self.layout)[:, :, 0])
+        return projected
+
+    def _sizes(self, projected: Tensor, positions: Tensor, heads: int) -> tuple[int, int]:
+        """Hypotheses of a text, and how many numbers of a row are turned."""
+        rows, width = projected.shape
+        return rows // len(positions), (width + heads * self.head_width) // 2
 
 
 @jit

@@ -22,6 +22,7 @@ from regard.layers.training.tiles import jit, on_device_of, programs_for, tile_r
 from regard.layers.training.tiling import options, tiles_of
 
 MOST_WIDTH = 8192
+WIDE = 2048  # beyond, tiles that are asked for ahead take more memory than some GPUs have for a program
 
 
 class Dropout(NamedTuple):
@@ -79,6 +80,8 @@ def norm_backward(
         return _reference(d_normed, x, norm, past, dropout)
     rows, width = x.shape
     cells, tiles = power_of_2(width), tiles_of(_named("norm backward", x))
+    if cells > WIDE:
+        tiles = tiles._replace(warps=8, stages=1)
     tile = tile_rows(cells, tiles)
     programs = programs_for(rows, tile, tiles.programs)
     warps = tiles.warps if tile * cells >= 128 * tiles.warps else min(4, tiles.warps)

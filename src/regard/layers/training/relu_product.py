@@ -1,8 +1,8 @@
 """Backward through the last product of a feed-forward network and the ReLU before it, with the sum for its bias, in one kernel.
 
-The product writes its result, and a kernel of its own would read it again only to set some of it to 0: a third of what the product
-itself takes. Tiles come by the copy engine of Hopper and later GPUs; two programs share a multiprocessor, so that one multiplies
-while the other reads what was active and writes.
+The product writes its result, and a kernel of its own would read it again only to set some of it to 0, which takes about as long as
+the product itself. Tiles come by the copy engine of Hopper and later GPUs; two programs share a multiprocessor, so that one
+multiplies while the other reads what was active and writes.
 """
 
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportPossiblyUnboundVariable=false

@@ -159,7 +159,5 @@ def attend_backward(
         tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + one, tl.sum(d_k, axis=0))
         tl.store(key_sums + sentence * (2 * HEADS * WIDTH) + HEADS * WIDTH + one, tl.sum(d_v, axis=0))
     if BLOCKS != 1:
-        kept, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
-        kept += sentence * keys * d_key_token + head * WIDTH
         tl.store(d_key_value + kept, d_k.to(v.dtype), mask=there)
         tl.store(d_key_value + kept + HEADS * WIDTH, d_v.to(v.dtype), mask=there)

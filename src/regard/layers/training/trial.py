@@ -52,7 +52,8 @@ def kernels_work(device: torch.device, kind: Kind, state: torch.dtype, low: torc
     if not usable(device.type):
         return False
     here = torch.device("cpu")
-    pairs = zip(pieces(device, kind, state, low), pieces(here, kind, torch.float32, torch.float32), strict=True)
+    exact = torch.float32
+    pairs = zip(pieces(device, kind, state, low), pieces(here, kind, exact, exact, of=low), strict=True)
 
     def agree(pair: tuple[Callable[[], Outcome], Callable[[], Outcome]]) -> bool:
         with torch.no_grad(), on_device(device), torch.autocast(device.type, enabled=False):
@@ -69,8 +70,10 @@ def kernels_work(device: torch.device, kind: Kind, state: torch.dtype, low: torc
         return False
 
 
-def pieces(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> Iterator[Callable[[], Outcome]]:
-    """What gives something by kernels; on a CPU, the same by their references."""
+def pieces(
+    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, of: torch.dtype | None = None
+) -> Iterator[Callable[[], Outcome]]:
+    """What gives something by kernels; on a CPU, the same by their references. `of`: for which products, if not these."""
     generator, width, heads = torch.Generator().manual_seed(1), kind.width, kind.heads
 
     def numbers(*shape: int) -> Tensor:
@@ -103,7 +106,7 @@ def pieces(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtyp
     for length, causal in itertools.product(LENGTHS, (False, True)):
         q, kv, d_out = (numbers(3, length, times * width).to(low) for times in (1, 2, 1))
         keep = None if causal else (torch.arange(length, device=device) < length - 4).expand(3, -1).contiguous()
-        if short_attention.usable(length, length, width // heads, low):
+        if short_attention.usable(length, length, width // heads, of or low):
             yield piece(_attention, q, kv, heads, keep, causal)
             yield piece(_attention_gradients, d_out, q, kv, heads, keep, causal)
     if kind.rotary is not None:

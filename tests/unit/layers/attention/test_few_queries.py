@@ -7,13 +7,18 @@ import torch
 import torch.nn.functional as F
 
 from regard.core.types import EOS, pad_rows
-from regard.layers.attention import multihead
+from regard.layers.attention import few_queries, multihead
 from regard.layers.attention.few_queries import attend_few, is_few
 from regard.layers.attention.multihead import as_added, attend_heads
 from regard.models.base import build_model
 from regard.models.transformer import TransformerConfig
 from regard.search import search
 from regard.search.config import SearchConfig
+
+
+@pytest.fixture(autouse=True)
+def _of_few_sentences(monkeypatch):
+    monkeypatch.setattr(few_queries, "FEWEST_SENTENCES", 2)
 
 
 def _heads(queries=4, keys=9):
@@ -55,6 +60,7 @@ def test_it_is_not_taken_where_something_is_learned_or_would_be_copied_or_is_not
     with torch.inference_mode():
         assert is_few(query, key, value)
         assert not is_few(query[:, :, :1], key, value)
+        assert not is_few(query[:1], key[:1], value[:1])
         assert not is_few(query.repeat(1, 1, 5, 1), key, value)
         assert not is_few(query.half(), key.half(), value.half())
         apart = key.transpose(1, 2).contiguous().transpose(1, 2)
