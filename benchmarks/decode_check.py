@@ -31,6 +31,7 @@ from regard.layers.decoding import (
     many_logits,
     narrow_attention,
     products,
+    programs,
     vocabulary,
     whole_feed_forward,
 )
@@ -62,6 +63,7 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
     "group": [(vocabulary, "GROUP")],
     "slices": [(whole_feed_forward, name) for name in ("SLICES", "SLICES_OF_ROWS")],
     "places": [(narrow_attention, "PLACES")],
+    "heads": [(programs, "HEADS_FIRST")],
 }  # words with a number, and what it is of
 
 
@@ -72,7 +74,8 @@ class Way:
       which starts before the one before it has ended;
     - "early", "whole", "ahead", "tiles", "narrow", "aligned": what kernel_choice.Kernels says of these; together with "on", the
       rest is as it is by default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of
-      "whole"; "placesN": of "narrow", a program looks at so many places in a turn;
+      "whole"; "placesN": of "narrow", a program looks at so many places in a turn; "heads1": programs of attention
+      go over heads first;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.layers.decoding import attention, products, residual_norm, triton_here, vocabulary
+from regard.layers.decoding import attention, products, programs, residual_norm, triton_here, vocabulary
 from regard.layers.decoding.products import Linear, Norm
 
 
@@ -145,6 +145,8 @@ if __name__ == "__main__":
     check_products()
     check_residual_norm()
     check_vocabulary()
+    check_attention()
+    programs.HEADS_FIRST = True
     check_attention()
     check_halves()
     print("equal")

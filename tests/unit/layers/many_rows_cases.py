@@ -8,7 +8,7 @@ import torch
 from decoding_cases import both, close
 from torch import Tensor
 
-from regard.layers.decoding import attention, many_logits, narrow_attention, triton_here, vocabulary
+from regard.layers.decoding import attention, many_logits, narrow_attention, programs, triton_here, vocabulary
 from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.products import Linear
 
@@ -84,6 +84,9 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     with using(Kernels(narrow=True, aligned=True)):
         check_narrow_attention()
+        programs.HEADS_FIRST = True
+        check_narrow_attention()
+        programs.HEADS_FIRST = False
         check_halves()
         check_many_logits()
     print("equal")

@@ -17,7 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.layers.attention.multihead import attend_heads, merge_heads
-from regard.layers.decoding import narrow_attention
+from regard.layers.decoding import narrow_attention, programs
+from regard.layers.decoding.programs import count_of_sentences, grid, whose
 from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, runs_on, tl
 
 PLACES = 64  # looked at in one turn
@@ -50,7 +51,7 @@ def attend_cache(
     out, found = _results(projected, heads * width, heads, parts)
     launch(
         _attend_cache,
-        (sentences, heads, parts),
+        grid(sentences, heads, parts),
         projected,
         keys,
         values,
@@ -67,6 +68,7 @@ def attend_cache(
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
         PLACES=PLACES,
+        HEADS_FIRST=programs.HEADS_FIRST,
         num_warps=4,
         num_stages=2,
     )
@@ -91,7 +93,7 @@ def attend_memory(
     out, found = _results(query, heads * width, heads, parts)
     launch(
         _attend_memory,
-        (sentences, heads, parts),
+        grid(sentences, heads, parts),
         query,
         keys,
         values,
@@ -109,6 +111,7 @@ def attend_memory(
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
         PLACES=min(PLACES, max(16, power_of_2(length))),
+        HEADS_FIRST=programs.HEADS_FIRST,
         num_warps=4,
         num_stages=2,
     )
@@ -281,10 +284,12 @@ def _attend_cache(
     TILE: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    sentence, head = whose(HEADS_FIRST)
+    part = tl.program_id(2)
     group = head // (HEADS // GROUPS)
     beam, cell = tl.arange(0, TILE), tl.arange(0, CELLS)
     at = tl.minimum(tl.load(positions + sentence), capacity - 1)
@@ -312,7 +317,7 @@ def _attend_cache(
         q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
         BEAMS, WIDTH, TILE, PLACES,
     )  # fmt: skip
-    rows = tl.num_programs(0) * BEAMS
+    rows = count_of_sentences(HEADS_FIRST) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
 
@@ -340,10 +345,12 @@ def _attend_memory(
     TILE: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
+    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
+    sentence, head = whose(HEADS_FIRST)
+    part = tl.program_id(2)
     beam, cell = tl.arange(0, TILE), tl.arange(0, CELLS)
     row = sentence * BEAMS + beam
     mine = (beam < BEAMS)[:, None] & (cell < WIDTH)[None, :]
@@ -358,7 +365,7 @@ def _attend_memory(
         q, keys, values, keep, sentence, head, cell, low, high, scale, key_sentence, key_head, key_place,
         value_sentence, value_head, value_place, keep_sentence, best, total, mixed, WIDTH, TILE, PLACES,
     )  # fmt: skip
-    rows = tl.num_programs(0) * BEAMS
+    rows = count_of_sentences(HEADS_FIRST) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
 
