@@ -21,7 +21,8 @@ def is_few(query: Float[Tensor, "B H T Dh"], key: Float[Tensor, "B H S Dh"], val
     """Whether `attend_few` is the faster way: nothing is learned, and the heads of keys and values lie evenly in memory."""
     return (
         query.device.type == "cpu"
-        and len(query) >= FEWEST_SENTENCES
+        and not torch.compiler.is_compiling()  # nor exporting: a graph is for any number of sentences
+        and query.shape[0] >= FEWEST_SENTENCES
         and FEWEST_QUERIES <= query.shape[2] <= MOST_QUERIES
         and key.shape[2] <= MOST_KEYS
         and query.dtype == torch.float32

@@ -70,6 +70,18 @@ def test_it_is_not_taken_where_something_is_learned_or_would_be_copied_or_is_not
         assert not is_few(query, many, many)
 
 
+def test_a_graph_is_for_any_number_of_sentences():
+    class Attends(torch.nn.Module):
+        def forward(self, query, key, value):
+            return attend_heads(query, key, value)[0]
+
+    sentences = torch.export.Dim("B", min=1, max=100)
+    heads = _heads()[:3]
+    with torch.no_grad():
+        graph = torch.export.export(Attends(), heads, dynamic_shapes=({0: sentences},) * 3).module()
+        assert torch.allclose(graph(*(x[:1] for x in heads)), Attends()(*(x[:1] for x in heads)), atol=1e-6)
+
+
 def test_causal_attention_and_recorded_weights_do_not_take_it(monkeypatch):
     monkeypatch.setattr(multihead, "attend_few", None)  # calling it would fail
     query, key, value, keep = _heads(queries=9)
