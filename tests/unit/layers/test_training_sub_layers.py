@@ -21,6 +21,7 @@ from regard.layers.training import embedded as embedded_module
 from regard.layers.training.embedded import embedded
 from regard.layers.training.norms import Dropout
 from regard.layers.training.sub_layers import Added, Matrix, between, matrices, product
+from regard.layers.training.tiling import tiles_of
 
 HERE = Path(__file__).parent
 
@@ -229,13 +230,18 @@ def test_the_product_through_a_relu_compiles_for_a_gpu(monkeypatch) -> None:
     from triton import compile as compiled  # pyright: ignore[reportMissingImports]
     from triton.compiler import ASTSource  # pyright: ignore[reportMissingImports]
 
-    kernel, tile, depth = relu_product._multiply, relu_product.TILE, relu_product.DEPTH
+    kernel, tiles = relu_product._multiply, tiles_of("product through relu")
+    tile, depth = tiles.rows, tiles.columns
     shapes = {"d_out": (tile, depth), "weight": (depth, tile), "active": (tile, tile), "d": (tile, tile)}
     known = {"K": 512, "TILE": tile, "DEPTH": depth}
     signature = {name: f"tensordesc<bf16[{a},{b}]>" for name, (a, b) in shapes.items()}
     signature |= {"parts": "*fp32", "width": "i32", "wide": "i32"} | dict.fromkeys(known, "constexpr")
     values = {(kernel.arg_names.index(name),): value for name, value in known.items()}
-    found = compiled(ASTSource(kernel, signature, values), target=TARGET, options={"num_warps": 4, "num_stages": 3})
+    found = compiled(
+        ASTSource(kernel, signature, values),
+        target=TARGET,
+        options={"num_warps": tiles.warps, "num_stages": tiles.stages},
+    )
     used = resources(found.asm["cubin"])
     assert "wgmma" in found.asm["ptx"]
     assert used["STACK"] == 0

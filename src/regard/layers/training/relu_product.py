@@ -15,13 +15,13 @@ from torch import Tensor
 from regard.layers.decoding.kernel_choice import starts_early
 from regard.layers.decoding.triton_here import INTERPRETED, runs_on, tl
 from regard.layers.training.tiles import jit, on_device_of, totalled
+from regard.layers.training.tiling import options, tiles_of
 
 try:
     from triton.tools.tensor_descriptor import TensorDescriptor  # pyright: ignore[reportMissingImports]
 except ImportError:  # there is no Triton, or one from before descriptors
     TensorDescriptor = None
 
-TILE, DEPTH = 128, 64  # of rows and columns, and of what they are multiplied over in one turn
 ALIGNED = 16  # bytes, of which the copy engine wants rows to be multiples
 
 
@@ -34,13 +34,15 @@ def product_through_relu(
         return d, d.sum(0, dtype=torch.float32)
     (rows, depth), width = d_out.shape, weight.shape[1]
     d = torch.empty_like(active)
-    tall, wide = -(-rows // TILE), -(-width // TILE)
+    tiles = tiles_of("product through relu")
+    tile, turn = tiles.rows, tiles.columns
+    tall, wide = -(-rows // tile), -(-width // tile)
     parts = torch.empty((tall, width), dtype=torch.float32, device=d_out.device)
-    square, of = [TILE, TILE], TensorDescriptor.from_tensor
+    square, of = [tile, tile], TensorDescriptor.from_tensor
     with on_device_of(d_out):
         _multiply[(tall * wide,)](
-            of(d_out, [TILE, DEPTH]), of(weight, [DEPTH, TILE]), of(active, square), of(d, square), parts, width, wide,
-            K=depth, TILE=TILE, DEPTH=DEPTH, num_warps=4, num_stages=3,
+            of(d_out, [tile, turn]), of(weight, [turn, tile]), of(active, square), of(d, square), parts, width, wide,
+            K=depth, TILE=tile, DEPTH=turn, num_stages=tiles.stages, **options(tiles),
         )  # fmt: skip
     return d, totalled(parts)
 

@@ -72,8 +72,7 @@ class _SelfAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query_key_value, bias, heads, keep, causal, turning):
         if turning is not None:
-            turn_queries_and_keys(query_key_value, heads, turning)
-            torch.autograd.graph.increment_version(query_key_value)  # of which kernels do not tell
+            turn_queries_and_keys(query_key_value, heads, turning)  # not told to autograd, which forbids it for views
         ctx.save_for_backward(query_key_value, keep)
         ctx.biased = None if bias is None or not ctx.needs_input_grad[1] else bias.dtype
         ctx.heads, ctx.causal, ctx.turning = heads, causal, turning

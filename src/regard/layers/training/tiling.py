@@ -37,6 +37,7 @@ TILES = {
     "turned": Tiles(cells=4096, rows=4),
     "attention forward": Tiles(cells=1024, rows=64, warps=8),
     "attention backward": Tiles(cells=1024, rows=64, warps=8),
+    "product through relu": Tiles(rows=128, columns=64, stages=3),  # rows: of a square; columns: of one turn
     "loss": Tiles(columns=8192, warps=8),
 }
 _NOW: ContextVar[dict[str, Tiles]] = ContextVar("tiles", default={})  # noqa: B039
