@@ -227,7 +227,7 @@ def _sets(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 def _of_norms(m: Model, device: torch.device, state: torch.dtype, low: torch.dtype) -> Iterator[Case]:
     """Of states in float32, or in 16 bits as with `train.weights=bfloat16`."""
-    n, width, ending = m.tokens, m.width, "" if state.itemsize == 4 else ", 16 bits"
+    n, width, ending = m.tokens, m.width, "" if state.itemsize == 4 else " of 16 bits"
     shape, size = f"{m.name} {n} x {width}", low.itemsize
     norm = Norm(torch.ones(width, device=device), torch.zeros(width, device=device), 1e-5, rms=False)
     dropout = Dropout(DROPOUT, torch.tensor(1234567890123, device=device))

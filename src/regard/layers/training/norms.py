@@ -103,7 +103,7 @@ def norm_backward(
 
 def _named(kernel: str, states: Tensor) -> str:
     """In the table: twice as many numbers of 16 bits are as many bytes."""
-    return kernel if states.element_size() == 4 else f"{kernel}, 16 bits"
+    return kernel if states.element_size() == 4 else f"{kernel} of 16 bits"
 
 
 def _reference(d_normed: Tensor, x: Tensor, norm: Norm, past: Tensor | None, dropout: Dropout | None) -> NormGradients:

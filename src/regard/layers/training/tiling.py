@@ -28,8 +28,8 @@ class Tiles(NamedTuple):
 TILES = {
     "norm forward": Tiles(cells=512),
     "norm backward": Tiles(cells=1024, stages=3),
-    "norm forward, 16 bits": Tiles(),  # of states; these two are not swept yet
-    "norm backward, 16 bits": Tiles(warps=8, stages=3),
+    "norm forward of 16 bits": Tiles(),  # of states; these two are not swept yet
+    "norm backward of 16 bits": Tiles(warps=8, stages=3),
     "activation backward": Tiles(cells=8192, rows=4, columns=512),
     "sum": Tiles(cells=8192, rows=2, stages=3),
     "dropped": Tiles(cells=4096, rows=2, warps=8, stages=3),
