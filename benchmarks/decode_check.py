@@ -27,11 +27,11 @@ import torch
 
 from regard.core.types import EOS, pad_rows
 from regard.layers.decoding import (
+    attention,
     kernel_choice,
     many_logits,
     narrow_attention,
     products,
-    programs,
     vocabulary,
     whole_feed_forward,
 )
@@ -63,7 +63,10 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
     "group": [(vocabulary, "GROUP")],
     "slices": [(whole_feed_forward, name) for name in ("SLICES", "SLICES_OF_ROWS")],
     "places": [(narrow_attention, "PLACES")],
-    "heads": [(programs, "HEADS_FIRST")],
+    "turn": [(attention, "PLACES")],
+    "lookers": [(attention, "CROWD_WARPS")],
+    "part": [(vocabulary, "CROWD_PART")],
+    "readers": [(vocabulary, "CROWD_WARPS")],
 }  # words with a number, and what it is of
 
 
@@ -74,8 +77,9 @@ class Way:
       which starts before the one before it has ended;
     - "early", "whole", "ahead", "tiles", "narrow", "aligned": what kernel_choice.Kernels says of these; together with "on", the
       rest is as it is by default, and otherwise as in "parts"; "slicesN": so many programs share a feed-forward sub-layer of
-      "whole"; "placesN": of "narrow", a program looks at so many places in a turn; "heads1": programs of attention
-      go over heads first;
+      "whole"; "placesN": of "narrow", a program looks at so many places in a turn, and "turnN" of the others; "lookersN":
+      these have so many warps, where they are a crowd; "partN", "readersN": tokens and warps of a program that reads
+      logits, from `vocabulary.CROWD` rows on;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).

@@ -2,17 +2,20 @@
 
 It has the shape of regard's Transformer (widths, layers, heads, one table of words for both sides and the output), Marian's own
 layout (post-norm, sinusoids, embeddings scaled by the root of the width) and the usual settings of the Trainer: bfloat16, fused
-AdamW, label smoothing, batches of sentences of like length, padded to the longest of them. Without `accelerate`, which the Trainer
-needs, a plain loop does the same with the Trainer's own sampler, label smoothing and schedules.
+AdamW, label smoothing, batches of sentences of like length, padded to the longest of them and to a multiple of 8. It is given so
+many seconds, not steps: its learning rate goes by the clock, so that it ends with the time whatever a step takes, and no
+trial has to guess. Without `accelerate`, which the Trainer needs, a plain loop does the same with the Trainer's own sampler and
+label smoothing.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -32,7 +35,8 @@ transformers.utils.logging.disable_progress_bar()
 IGNORED = -100  # a label that does not count, in Hugging Face's losses
 POSITIONS = 1024
 DECODED_TOKENS = {"cuda": 16_384, "cpu": 1024}  # source tokens of a batch that is translated, padding included
-Watch = Callable[[int], bool]  # told the step whenever the device has caught up; True ends the training
+MULTIPLE = 8  # of tokens, to which rows are padded: fewer shapes, which suit the tensor cores
+NEVER = 1_000_000_000  # steps
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,15 +45,24 @@ class Peer:
 
     rows: int  # sentence pairs in a batch
     lr: float = 5e-4
-    warmup: float = 0.1  # a part of all steps
-    schedule: str = "linear"
+    warmup: float = 0.1  # a part of the time
+    schedule: Literal["linear", "cosine"] = "linear"
     label_smoothing: float = 0.1
     dropout: float | None = None  # None: as regard's model has it
     clip: float = 1.0
     compile: bool = False
     seed: int = 1
     workers: int = 4
-    log_every: int = 10
+    log_every: int = 50
+
+    def rate(self, part: float, stepped: float) -> float:
+        """Of the learning rate's peak, when such a part of the time is over, and such a part of it went into steps.
+
+        It rises with the latter: what comes before the first step, compiling for one, must not take the warm-up away.
+        """
+        left = max(0.0, (1 - part) / (1 - self.warmup))
+        falling = left if self.schedule == "linear" else 0.5 * (1 - math.cos(math.pi * min(1.0, left)))
+        return min(1.0, stepped / self.warmup, falling)
 
 
 class Pairs(Dataset):
@@ -57,6 +70,7 @@ class Pairs(Dataset):
 
     def __init__(self, store: TokenStore):
         self._source, self._target = _with_ends(store.source), _with_ends(store.target)
+        self.target_tokens = len(self._target.flat)
 
     def __len__(self) -> int:
         return len(self._source)
@@ -86,7 +100,8 @@ def collate(examples: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
 
 
 def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
-    table = np.full((len(rows), max(map(len, rows))), fill, dtype=np.int64)
+    width = -(-max(map(len, rows)) // MULTIPLE) * MULTIPLE
+    table = np.full((len(rows), width), fill, dtype=np.int64)
     for i, row in enumerate(rows):
         table[i, : len(row)] = row
     return torch.from_numpy(table)
@@ -131,15 +146,39 @@ def has_trainer() -> bool:
     return is_accelerate_available()
 
 
-def fit(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, watch: Watch) -> int:
-    """Trains so many steps, or until `watch` has seen enough; gives the number of steps taken."""
-    return (_by_trainer if has_trainer() else _by_loop)(model, data, peer, steps, folder, watch)
+class Timer:
+    """How much of the time is over, and how much of it since the first step was done."""
+
+    def __init__(self, seconds: float):
+        self.began, self.seconds, self.stepped = time.monotonic(), seconds, 0.0
+
+    def part(self) -> float:
+        return (time.monotonic() - self.began) / self.seconds
+
+    def schedule(self, optimizer: torch.optim.Optimizer, peer: Peer) -> torch.optim.lr_scheduler.LambdaLR:
+        def rate(step: int) -> float:
+            part = self.part()
+            if step <= 1:
+                self.stepped = part
+            return peer.rate(part, part - self.stepped)
+
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
 
 
-def _by_trainer(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, watch: Watch) -> int:
-    class Watching(transformers.TrainerCallback):
-        def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            control.should_training_stop |= watch(state.global_step)
+def fit(model: Any, data: Pairs, peer: Peer, seconds: float, folder: Path) -> int:
+    """Trains for so many seconds; gives the number of steps taken. The device may be a few steps behind the clock."""
+    return (_by_trainer if has_trainer() else _by_loop)(model, data, peer, Timer(seconds), folder)
+
+
+def _by_trainer(model: Any, data: Pairs, peer: Peer, timer: Timer, folder: Path) -> int:
+    class Stopping(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            control.should_training_stop |= timer.part() >= 1
+
+    class Timed(transformers.Seq2SeqTrainer):
+        def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+            self.lr_scheduler = timer.schedule(optimizer or self.optimizer, peer)
+            return self.lr_scheduler
 
     on_cuda = torch.cuda.is_available()
     kind = transformers.Seq2SeqTrainingArguments
@@ -148,11 +187,9 @@ def _by_trainer(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, w
     name = next(name for name in grouped if name in known)
     arguments = kind(
         output_dir=str(folder),
-        max_steps=steps,
+        max_steps=NEVER,
         per_device_train_batch_size=peer.rows,
         learning_rate=peer.lr,
-        lr_scheduler_type=peer.schedule,
-        warmup_steps=_warmup(peer, steps),
         label_smoothing_factor=peer.label_smoothing,
         max_grad_norm=peer.clip,
         weight_decay=0.0,
@@ -169,20 +206,19 @@ def _by_trainer(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, w
         remove_unused_columns=False,
         save_strategy="no",
         logging_steps=peer.log_every,
+        logging_nan_inf_filter=False,  # else it waits for the device at every step
         report_to="none",
         disable_tqdm=True,
         seed=peer.seed,
         **{name: grouped[name]},
     )
-    trainer = transformers.Seq2SeqTrainer(
-        model=model, args=arguments, train_dataset=data, data_collator=collate, callbacks=[Watching()]
-    )
+    trainer = Timed(model=model, args=arguments, train_dataset=data, data_collator=collate, callbacks=[Stopping()])
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()
     return trainer.state.global_step
 
 
-def _by_loop(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, watch: Watch) -> int:
+def _by_loop(model: Any, data: Pairs, peer: Peer, timer: Timer, folder: Path) -> int:
     """What the Trainer does with these settings on one device."""
     from transformers.trainer_pt_utils import LabelSmoother
 
@@ -197,9 +233,10 @@ def _by_loop(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, watc
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=peer.lr, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, fused=on_cuda
     )
-    schedule = transformers.get_scheduler(peer.schedule, optimizer, _warmup(peer, steps), steps)
+    schedule = timer.schedule(optimizer, peer)
     smoothed = LabelSmoother(epsilon=peer.label_smoothing)
-    for step, batch in zip(range(1, steps + 1), _batches(data, peer, on_cuda), strict=False):
+    step = 0
+    for step, batch in enumerate(_batches(data, peer, on_cuda), 1):
         inputs = {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
         labels = inputs.pop("labels")
         with torch.autocast(device.type, torch.bfloat16, enabled=on_cuda):
@@ -213,9 +250,9 @@ def _by_loop(model: Any, data: Pairs, peer: Peer, steps: int, folder: Path, watc
         optimizer.zero_grad()
         if step % peer.log_every == 0:
             loss.item()  # waits for the device, as the Trainer's log does
-            if watch(step):
-                return step
-    return steps
+        if timer.part() >= 1:
+            break
+    return step
 
 
 def _batches(data: Pairs, peer: Peer, on_cuda: bool) -> Iterator[dict[str, Tensor]]:
@@ -233,10 +270,6 @@ def _batches(data: Pairs, peer: Peer, on_cuda: bool) -> Iterator[dict[str, Tenso
     )
     while True:
         yield from loader
-
-
-def _warmup(peer: Peer, steps: int) -> int:
-    return max(1, int(peer.warmup * steps))
 
 
 def _device() -> torch.device:

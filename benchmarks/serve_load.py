@@ -6,10 +6,11 @@
     python benchmarks/serve_load.py gone [--count 1000]
     python benchmarks/serve_load.py throughput [--clients 32] [--seconds 10] [--turns 3] [--engines ctranslate2,torch] [--beam 1]
                                                [--device cpu]
+    python benchmarks/serve_load.py pair [--clients 32] [--seconds 5] [--turns 3]
 
 - load: clients ask all facades in turn (LibreTranslate, DeepL, OpenAI with and without streaming, classify, tag, fill, embed),
   as fast as answers come. Every answer is compared with the one that an idle server gave: texts must be equal, numbers within
-  1e-4. Only 200, and 503 with Retry-After, are right.
+  1e-5. Only 200, and 503 with Retry-After, are right.
 - overload: ten times as many clients as the queue holds, none of which waits. Memory, what the accepted ones waited, and
   how soon a client is answered when it is over.
 - slow: sockets that send a byte of their head every half second, beside one honest client.
@@ -20,6 +21,8 @@
   takes ("one by one"), and with one thread a call, which is better for so small a model ("one by one, tuned"). With torch it is
   `regard serve` with batch_texts=1. Turns are taken in one run; ratios, of the batches to each, are medians over turns. `cpu_ms`
   are milliseconds of processor that the server used for an answer, which other programs on the machine change little.
+- pair: two translators by torch on a CPU, in one server: one of them asked while the other has not been used yet, while it has
+  been, and both at the same time; with `off`, each computes with as many threads as torch likes, whoever else does.
 
 One JSON line per case, then a table. On a busy machine only ratios and counts mean something.
 """
@@ -40,10 +43,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.tasks.pretrained import find_model
 from serve_client import TEXTS, Answer, Client, Process, percentile, server, small_models, started
 
 BUNDLED = "tatoeba-en-de"
-TOLERANCE = 1e-4  # of probabilities and vectors
+TOLERANCE = 1e-5  # of probabilities, their logarithms and vectors
+PAIRS = {"one": ["one"], "one, the other idle": ["one"], "both": ["one", "two"]}
+UNSHARED = (
+    "from regard.serving.cores import Cores; Cores.take = lambda *_: None; from regard.cli.main import run; run()"
+)
 IGNORED = ("id", "created")
 WORK = ("regard_requests_accepted ", "regard_requests_waiting{", "regard_slots_used{")  # of /metrics
 
@@ -197,17 +205,20 @@ async def run_overload(
     }
 
 
-async def run_closed(found: Process, clients: int, seconds: float, beam: int = 0) -> dict[str, Any]:
-    """Clients that translate a sentence each, again and again. `beam`: 0 is the model's own."""
+async def run_closed(
+    found: Process, clients: int, seconds: float, beam: int = 0, models: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Clients that translate a sentence each, again and again. `beam`: 0 is the model's own. `models`: whom each asks, in turn."""
     waits: list[float] = []
     more = {"beam": beam} if beam else {}
     begin, before = time.monotonic(), found.processor_seconds()
 
     async def go(number: int) -> None:
         client = Client(found.port)
+        asked = {**more, "model": models[number % len(models)]} if models else more
         while time.monotonic() - begin < seconds:
             text = TEXTS[(number + len(waits)) % len(TEXTS)]
-            answer = await client.ask("/translate", {"q": text, "source": "en", "target": "de", **more})
+            answer = await client.ask("/translate", {"q": text, "source": "en", "target": "de", **asked})
             if answer.status != 200:
                 raise SystemExit(f"status {answer.status} {answer.body!r}")
             waits.append(answer.seconds)
@@ -358,6 +369,38 @@ async def run_throughput(
     return rows
 
 
+async def run_pair(clients: int, seconds: float, turns: int) -> list[dict[str, Any]]:
+    """Servers that share the cores out, and such that do not, in turns."""
+    models = [f"{name}={find_model(BUNDLED)}" for name in ("one", "two")]
+    words = ["serve", "--port", "0", *models, "--engine", "torch", "--device", "cpu", "--no-page"]
+    begun = {"on": ["-m", "regard"], "off": ["-c", UNSHARED]}
+    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for _ in range(turns):
+        for shares, program in begun.items():
+            with started([*program, *words, "--limit=answer_seconds=3600"]) as process:
+                await run_closed(process, 2, 2.0, models=["one"])
+                for case, asked in PAIRS.items():
+                    if case != "one":
+                        await run_closed(process, 2, 2.0, models=["two"])
+                    for count in (2, clients):
+                        made = await run_closed(process, count, seconds, models=asked)
+                        found.setdefault((case, shares, count), []).append(made)
+    rows = []
+    for (case, shares, count), several in found.items():
+        pairs = zip(several, found[case, "off", count], strict=True)
+        rows.append(
+            {
+                "mode": "pair",
+                "asked": case,
+                "shared": shares,
+                "clients": count,
+                **{key: statistics.median(one[key] for one in several) for key in several[0]},
+                "ratio": round(statistics.median(a["per_second"] / b["per_second"] for a, b in pairs), 2),
+            }
+        )
+    return rows
+
+
 def table(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         print()
@@ -367,7 +410,7 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("mode", choices=["load", "overload", "slow", "gone", "throughput"])
+    parser.add_argument("mode", choices=["load", "overload", "slow", "gone", "throughput", "pair"])
     parser.add_argument("--clients", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--sockets", type=int, default=500)
@@ -400,6 +443,8 @@ def main() -> None:
         rows = [run(lambda found: run_slow(found, asked.sockets, 10.0), receive_seconds=10.0)]
     elif asked.mode == "gone":
         rows = [run(lambda found: run_gone(found, asked.count))]
+    elif asked.mode == "pair":
+        rows = asyncio.run(run_pair(asked.clients or 32, asked.seconds or 5, asked.turns))
     else:
         rows = []
         for engine in asked.engines.split(","):

@@ -10,8 +10,8 @@ over the recipe; sizes, batch, dropout, label smoothing and search hold for both
 
 The time of training begins when the text is tokenised and the model has its first weights on the CPU, and ends when the final
 weights are on the disk: compiling, recording, validation and saving count, and caches of compiled code are empty. The learning
-rate has to end with the time, so the number of steps comes from a trial (or from --steps); the seconds in the rows are what the
-run really took. Both systems read the same tokens, each in a process of its own.
+rate has to end with the time: regard's number of steps comes from a trial (or from --steps), Marian's rate goes by the clock. The
+seconds in the rows are what the run really took. Both systems read the same tokens, each in a process of its own.
 
 Texts: the first 1,000 lines of dev (to choose settings by), test and newstest2013, translated by each system's own search with
 the recipe's beam and length normalisation. Scores are sacreBLEU's of detokenised, cased text with 95 % intervals; the paired
@@ -36,7 +36,7 @@ from regard.evaluation.metrics import Flavour, corpus_scores
 from regard.evaluation.significance import paired_tests
 from regard.training.progress import Reporter
 from regard.training.text import prepare
-from timed_training import RECIPE, WORK, Failed, Job, Pace, apart, texts_of, write_lines
+from timed_training import ENVIRONMENT, RECIPE, WORK, Failed, Job, Pace, apart, texts_of, write_lines
 
 SYSTEMS = ("regard", "marian")
 STAGES = ("prepare", "trial", "train", "translate", "score")
@@ -70,11 +70,11 @@ def do(job: Job, stage: str, steps: int | None = None) -> dict[str, Any]:
                 f"{path}: it is of a run with other settings. Give another --out, or delete {job.out / job.name}.*"
             )
         return found
-    if stage == "train":
+    if (job.system, stage) == ("regard", "train"):
         chosen = steps or Pace(**do(job, "trial")).steps(job.seconds)
         write_json(job.path("steps.json"), {"steps": chosen})
     print(f"{job.name}: {stage}", file=sys.stderr, flush=True)
-    made = apart(WORK[job.system, stage], job)
+    made = apart(WORK[job.system, stage], job, environment=ENVIRONMENT[job.system])
     if stage == "trial":
         show(
             {
@@ -181,9 +181,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("runs/time-to-quality"))
     parser.add_argument("--marian-rows", type=int, help="sentence pairs in a batch; else as many tokens as regard has")
     parser.add_argument("--marian-lr", type=float)
-    parser.add_argument("--marian-warmup", type=float, help="a part of all steps")
+    parser.add_argument("--marian-warmup", type=float, help="a part of the time")
     parser.add_argument("--marian-dropout", type=float, help="else as regard has it")
-    parser.add_argument("--marian-schedule", choices=["linear", "inverse_sqrt", "cosine"])
+    parser.add_argument("--marian-schedule", choices=["linear", "cosine"])
     parser.add_argument("--marian-compile", action="store_true")
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     return parser.parse_intermixed_args()
@@ -199,6 +199,8 @@ def main() -> None:
     steps = {
         name: int(number) for name, _, number in (part.partition("=") for part in arguments.steps.split(",") if part)
     }
+    if "marian" in steps:
+        sys.exit("--steps marian=...: Marian is trained by the clock. Leave it out.")
     common = {name: getattr(arguments, name) for name in ("data", "newstest", "out")}
     common["seconds"] = arguments.seconds or (120 if arguments.ablate else 480)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -230,7 +232,7 @@ def main() -> None:
             return
         for job in jobs:
             for stage in ("trial", "train", "translate"):
-                if stage in stages and not (stage == "trial" and job.name in steps):
+                if stage in stages and not (stage == "trial" and (job.name in steps or job.system == "marian")):
                     do(job, stage, steps.get(job.name))
         if "score" in stages:
             score(jobs)

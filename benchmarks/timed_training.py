@@ -1,4 +1,4 @@
-"""The work of time_to_quality.py, each piece in a process of its own: trials, training and translating, by regard and by Marian."""
+"""The work of time_to_quality.py, each piece in a process of its own: training and translating, and regard's trials."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import statistics
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -40,8 +41,10 @@ from regard.training.text import token_store, train_tokenizers
 
 RECIPE = "europarl-en-de"
 MARGIN = 0.01  # of the time: for validation, and for shapes of batches that a trial did not meet
-LONGEST_TRIAL = 20.0  # seconds after the first line of its log
+LONGEST_TRIAL = 40.0  # seconds after the first line of its log: the first half still meets new shapes of batches
 NEVER = 1_000_000_000
+# Marian's memory grows, instead of new pieces for every length of batch, each of which the driver takes long to give
+ENVIRONMENT = {"marian": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "regard": {}}
 SAME_SPEED = {f"train.{name}" for name in ("lr", "matrix_lr", "beta1", "beta2", "eps", "weight_decay", "clip", "schedule", "warmup",
               "final_lr", "label_smoothing", "seed")}  # fmt: skip
 
@@ -81,7 +84,8 @@ class Job:
     def asked(self) -> dict[str, Any]:
         """What a result is of, as JSON has it."""
         peer = {name: value for name, value in self.peer if value}
-        return {"seconds": float(self.seconds), "settings": list(self.settings), **({"peer": peer} if peer else {})}
+        asked = {"seconds": float(self.seconds), "settings": list(self.settings), **({"peer": peer} if peer else {})}
+        return asked if self.system == "regard" else {**asked, "by": "the clock"}
 
     def path(self, ending: str) -> Path:
         return self.out / f"{self.name}.{ending}"
@@ -89,8 +93,7 @@ class Job:
     def trial_path(self) -> Path:
         """Jobs that differ in nothing that changes the speed share a trial."""
         told = [setting for setting in self.settings if setting.partition("=")[0] not in SAME_SPEED]
-        speed = [(name, value) for name, value in self.peer if name in ("rows", "compile")]
-        key = json.dumps([self.system, sorted(told), speed, self.values()["train"]["compile"]])
+        key = json.dumps([self.system, sorted(told), self.values()["train"]["compile"]])
         return self.out / "trials" / f"{self.system}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.json"
 
 
@@ -137,11 +140,16 @@ class Failed(Exception):
     """What a process could not do."""
 
 
-def apart(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Does work in a process of its own that finds no compiled code."""
+def apart(
+    work: Callable[..., dict[str, Any]], *arguments: Any, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Does work in a process of its own that finds no compiled code, with these variables of the environment besides."""
     with tempfile.TemporaryDirectory(prefix="time-to-quality-") as place:
-        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor", "TRITON_CACHE_DIR": f"{place}/triton"}
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        caches = {"TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor", "TRITON_CACHE_DIR": f"{place}/triton"}
+        with (
+            mock.patch.dict(os.environ, {**caches, **(environment or {})}),
+            ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
+        ):
             try:
                 made = pool.submit(_guarded, work, arguments).result()
             except BrokenProcessPool as error:
@@ -272,49 +280,19 @@ def marian_parts(job: Job) -> tuple[Any, Any, Any]:
         width = statistics.mean((store.source.lengths + 1).tolist() + (store.target.lengths + 1).tolist())
         options["rows"] = max(8, round(config.train.batch_tokens * config.train.accumulate / width / 8) * 8)
     peer = Peer(**options, label_smoothing=config.train.label_smoothing, seed=config.train.seed,
-                workers=4 if torch.cuda.is_available() else 0, log_every=log_every())  # fmt: skip
+                workers=4 if torch.cuda.is_available() else 0)  # fmt: skip
     return build(config, tokenizers, peer.dropout), Pairs(store), peer
 
 
-def marian_trial(job: Job) -> dict[str, Any]:
-    from marian_training import fit
-
-    model, data, peer = marian_parts(job)
-    enough = min(LONGEST_TRIAL, trial_seconds(job.seconds))
-    points: list[dict[str, Any]] = []
-    began = time.monotonic()
-
-    def watch(step: int) -> bool:
-        points.append({"step": step, "seconds": time.monotonic() - began})
-        return step > 3 and points[-1]["seconds"] - points[0]["seconds"] >= enough
-
-    with tempfile.TemporaryDirectory(prefix="trial-", dir=job.out) as place:
-        fit(model, data, peer, NEVER, Path(place), watch)
-        trained = time.monotonic()
-        model.save_pretrained(place)
-        end = time.monotonic() - trained
-    step = step_seconds(points)
-    assert step is not None
-    start = max(0.0, points[-1]["seconds"] - points[-1]["step"] * step)
-    return Pace(step=step, start=start, end=end).to_plain()
-
-
 def marian_train(job: Job) -> dict[str, Any]:
+    """By the clock: it needs no trial."""
     from marian_training import fit, has_trainer
 
     model, data, peer = marian_parts(job)
-    steps = read_json(job.path("steps.json"))["steps"]
     folder = job.path("run")
     shutil.rmtree(folder, ignore_errors=True)
     began = time.monotonic()
-    fit(
-        model,
-        data,
-        dataclasses.replace(peer, log_every=max(1, min(50, steps // 10))),
-        steps,
-        folder,
-        lambda step: False,
-    )
+    steps = fit(model, data, peer, job.seconds * (1 - MARGIN), folder)
     model.save_pretrained(folder)
     seconds = time.monotonic() - began
     import transformers
@@ -326,6 +304,7 @@ def marian_train(job: Job) -> dict[str, Any]:
         "compiled": peer.compile,
         "epochs": round(steps * peer.rows / len(data), 2),
         "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),  # without sinusoids
+        "target_tokens_per_second_of_all": round(data.target_tokens * steps * peer.rows / len(data) / seconds),
         "peer": dataclasses.asdict(peer),
         "transformers": transformers.__version__,
         **machine(),
@@ -343,7 +322,6 @@ WORK = {
     ("regard", "trial"): regard_trial,
     ("regard", "train"): regard_train,
     ("regard", "translate"): regard_translate,
-    ("marian", "trial"): marian_trial,
     ("marian", "train"): marian_train,
     ("marian", "translate"): marian_translate,
 }

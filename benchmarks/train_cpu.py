@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import platform
@@ -151,6 +152,8 @@ def padding(batches: list[Batch]) -> float:
 
 def run_recipe(name: str, arguments: argparse.Namespace) -> list[dict]:
     config = build_run_config(read_recipe(name))
+    # the others have Adam, too
+    config = dataclasses.replace(config, train=dataclasses.replace(config.train, optimizer="adamw"))
     corpus = load_corpus(config.data)
     part = gathered(corpus.train.spaced(arguments.pairs).chunks())
     tokenizers = TokenizerPair.train(part.sources, part.targets, config.tokenizer)

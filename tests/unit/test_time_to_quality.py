@@ -46,7 +46,6 @@ def test_runs_of_one_speed_share_a_trial(job):
     assert job("train.lr=1", "train.warmup=7", name="other").trial_path() == base
     assert job("model.width=32").trial_path() != base
     assert job("train.ema=0.5").trial_path() != base
-    assert job(system="marian").trial_path() != base
 
 
 def test_steps_leave_time_for_what_comes_before_and_after_them(timed):
@@ -93,11 +92,33 @@ def test_marian_reads_the_same_tokens_in_a_model_of_the_same_shape(timed, job):
     assert len(data) == len(store)
     assert data[3] == {"input_ids": [*store.source[3], EOS], "labels": [*store.target[3], EOS]}
     batch = collate([{"input_ids": [7, EOS], "labels": [8, 9, EOS]}, {"input_ids": [7, 5, 6, EOS], "labels": [EOS]}])
-    assert batch["input_ids"].tolist() == [[7, EOS, PAD, PAD], [7, 5, 6, EOS]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
-    assert batch["labels"].tolist() == [[8, 9, EOS], [EOS, -100, -100]]
-    assert batch["decoder_input_ids"].tolist() == [[BOS, 8, 9], [BOS, EOS, PAD]]
+    assert {tuple(tensor.shape) for tensor in batch.values()} == {(2, 8)}  # rows are padded to a multiple of 8
+    first = {name: tensor[:, :4].tolist() for name, tensor in batch.items()}
+    assert first["input_ids"] == [[7, EOS, PAD, PAD], [7, 5, 6, EOS]]
+    assert first["attention_mask"] == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    assert first["labels"] == [[8, 9, EOS, -100], [EOS, -100, -100, -100]]
+    assert first["decoder_input_ids"] == [[BOS, 8, 9, EOS], [BOS, EOS, PAD, PAD]]  # no label asks what comes after EOS
     ours = model_for(config, tokenizers).parameters_count()
     theirs = sum(p.numel() for p in model.parameters() if p.requires_grad)
     assert ours - theirs == tokenizers.target.size + 4 * config.model.width  # a bias of the output, two last norms
     assert peer.rows % 8 == 0
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_marians_rate_goes_by_the_clock(timed, schedule):
+    pytest.importorskip("transformers")
+    from marian_training import Peer
+
+    peer = Peer(rows=8, warmup=0.1, schedule=schedule)
+    rates = [peer.rate(part, part) for part in (0.0, 0.05, 0.1, 0.55, 1.0, 1.2)]
+    assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0, 0.0], abs=1e-9)
+    assert peer.rate(0.2, 0.01) == pytest.approx(0.1)  # compiling took a fifth of the time, not the warm-up
+
+
+def test_marian_is_trained_until_its_time_is_over(timed, job):
+    pytest.importorskip("transformers")
+    made = timed.marian_train(job(system="marian", name="marian", seconds=2.0))
+    assert made["steps"] >= 1
+    assert 1.5 < made["seconds"] < 60
+    assert made["target_tokens_per_second_of_all"] > 0
+    assert (job(name="marian").path("run") / "model.safetensors").exists()

@@ -27,7 +27,7 @@ from regard.training.optim import Optimizer
 from regard.training.progress import Reporter
 from regard.training.run import train
 
-RECIPE = "demo"
+RECIPE = "demo-translate"
 SENTENCES = (
     "Where is the nearest bank?",
     "I would like a cup of coffee.",

@@ -195,10 +195,22 @@ def check_manifest(folder: Path, needed: Iterable[str] = ()) -> None:
 
 
 def save_tensors(path: Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Writes tensors as safetensors, atomically, from contiguous copies on the CPU."""
+    """Writes tensors as safetensors, atomically.
+
+    Those that lie on the host, each in memory of its own, are not copied: a thread that copies by torch gets threads of its own
+    from OpenMP, and with more of these than processors all that torch does on the host is slower from then on.
+    """
     import safetensors.torch  # brings torch, which not all who write files need
 
-    plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+    plain: dict[str, torch.Tensor] = {}
+    places: set[int] = set()
+    for name, given in tensors.items():
+        tensor = given.detach().to("cpu").contiguous()
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() in places or storage.nbytes() != tensor.numel() * tensor.element_size():
+            tensor = tensor.clone()  # the format refuses tensors that share memory
+        places.add(tensor.untyped_storage().data_ptr())
+        plain[name] = tensor
     write_bytes(path, safetensors.torch.save(plain, dict(metadata) if metadata else None))
 
 

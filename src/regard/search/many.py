@@ -20,10 +20,10 @@ from regard.search.search import search
 from regard.search.slots import MOST_ROWS, Found, fill_slots
 from regard.search.terms import NO_TERMS, Letters, Term
 
-BATCH_TOKENS = {"cpu": 2048}  # padded source tokens of all hypotheses of a batch
+BATCH_TOKENS = {"cpu": 4096}  # padded source tokens of all hypotheses of a batch
 BATCH_TOKENS_ELSEWHERE = 65536
 FEWEST_TOKENS = 256
-STEP_SCORES = {"cpu": 1 << 25}  # of all hypotheses of a batch
+STEP_SCORES = {"cpu": 1 << 23}  # of all hypotheses of a batch: in float32 as large as the caches of many processors
 STEP_SCORES_ELSEWHERE = 1 << 28
 
 
@@ -66,11 +66,8 @@ def search_many(
                     done.add(i)
                     yield i, found
         waiting = [i for i in waiting if i not in done]
-    per_batch = batch_tokens or max(
-        FEWEST_TOKENS, BATCH_TOKENS.get(device.type, BATCH_TOKENS_ELSEWHERE) // config.hypotheses
-    )
-    scores = STEP_SCORES.get(device.type, STEP_SCORES_ELSEWHERE)
-    most = min(rows or len(sources), max(1, scores // (config.hypotheses * model.output.vocabulary)))
+    per_batch = batch_tokens or usual_tokens(device, config.hypotheses)
+    most = min(rows or len(sources), most_rows(device, config.hypotheses * model.output.vocabulary))
     while waiting:
         count = min(most, max(1, per_batch // sizes[waiting[0]]))
         batch, waiting = waiting[:count], waiting[count:]
@@ -78,6 +75,16 @@ def search_many(
         some = None if terms is None else [wanted[i] for i in batch]
         found = search(model, source, config, [forced[i] for i in batch], terms=some, letters=letters)
         yield from zip(batch, found, strict=True)
+
+
+def usual_tokens(device: torch.device, hypotheses: int) -> int:
+    """Padded source tokens of a batch, with so many hypotheses of each sentence."""
+    return max(FEWEST_TOKENS, BATCH_TOKENS.get(device.type, BATCH_TOKENS_ELSEWHERE) // hypotheses)
+
+
+def most_rows(device: torch.device, scores: int) -> int:
+    """Sentences in a batch, with so many scores of each in a step."""
+    return max(1, STEP_SCORES.get(device.type, STEP_SCORES_ELSEWHERE) // scores)
 
 
 def _replayed(

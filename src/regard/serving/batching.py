@@ -19,6 +19,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
 from regard.core.errors import RegardError
+from regard.serving.cores import CORES
 from regard.serving.limits import Limits
 from regard.serving.metrics import Metrics
 from regard.serving.refusals import Refused
@@ -222,6 +223,7 @@ class Worker(Crew[Order]):
         """Computes a batch; gives the orders of which nothing is left to compute."""
         self.metrics.batches.see(self.served.name, sum(len(places) for _, places in batch))
         kind, key = batch[0][0].kind, batch[0][0].key
+        CORES.take(model)
         try:
             with self._turn_of(model, kind, key):
                 found = kind.compute(model, key, [order.units[i] for order, places in batch for i in places])

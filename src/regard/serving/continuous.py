@@ -174,6 +174,7 @@ class Company:
             if is_broken:
                 raise ModelError("search", "the model's scores are not numbers", "Check how it was trained")
             wrote.append(self._written(text, token, log_prob, likeliest[: text.likeliest]))
+        self._slide(some)
         return wrote
 
     def _written(self, text: Text, token: int, log_prob: float, top: tuple[tuple[int, float], ...]) -> Wrote:
@@ -181,21 +182,27 @@ class Company:
             self.leave(text)
             return Wrote(text, EOS if log_prob > float("-inf") else None, log_prob, top)
         text.tokens.append(token)
-        context = self.model.limits.target
         if len(text.tokens) >= text.config.max_length:
             self.leave(text)
-        elif context is not None and text.at >= context - 1:
-            self._slide(text, context)
         return Wrote(text, token, log_prob, top)
 
-    def _slide(self, text: Text, context: int) -> None:
-        """A new window, which begins with the last half of the old one."""
-        self.leave(text)
-        window = shown(text.prompt + text.tokens, context)
-        text.window, text.before, text.given = text.window + 1, len(text.tokens), len(window)
-        state, _ = read_prompt(self.model, window, self.device, None)
-        self._number([text], window, later(text.config, text.window, text.before))
-        self._place([text], state)
+    def _slide(self, texts: Sequence[Text]) -> None:
+        """New windows for those that are full, which begin with the last half of the old ones.
+
+        Only when all texts of a step have their tokens: places may be laid anew, for as much of each text as it has written.
+        """
+        context = self.model.limits.target
+        if context is None:
+            return
+        for text in texts:
+            if text not in self.places or text.at < context - 1:
+                continue
+            self.leave(text)
+            window = shown(text.prompt + text.tokens, context)
+            text.window, text.before, text.given = text.window + 1, len(text.tokens), len(window)
+            state, _ = read_prompt(self.model, window, self.device, None)
+            self._number([text], window, later(text.config, text.window, text.before))
+            self._place([text], state)
 
     def _number(self, texts: Sequence[Text], read: Sequence[int], config: SearchConfig) -> None:
         """Gives texts that sample their random numbers for a window."""

@@ -17,6 +17,7 @@ from regard.core.search_config import SearchConfig
 from regard.core.specials import EOS, UNK
 from regard.serving.batching import explained
 from regard.serving.completions import Completed, Completion, Piece, TokenFacts, Wishes
+from regard.serving.cores import CORES
 from regard.serving.drafts import Draft
 from regard.serving.limits import Limits
 from regard.serving.metrics import Metrics
@@ -131,6 +132,7 @@ class Scribe(Crew[Writing]):
         company = self._company
         if company is None or not self._under_way:
             return
+        CORES.take(company)
         wrote = company.step()
         self.metrics.batches.see(self.served.name, len(wrote))
         self.metrics.tokens_out.add(self.served.name, by=len(wrote))

@@ -60,6 +60,11 @@ class SentenceSearch:
         return self.engines.torch.engine.device
 
     @property
+    def torch_device(self) -> torch.device | None:
+        """Where torch searches; None where CTranslate2 does."""
+        return self.device if self.engines.fast_in_use is None else None
+
+    @property
     def attends(self) -> bool:
         """Whether the model has attention over the source, which `hypotheses` can show."""
         return self.engines.torch.attends

@@ -16,7 +16,7 @@ from regard.data.tokenizers import TokenizerPair
 from regard.models.base import Writer
 from regard.search.forcing import attend, score_pairs
 from regard.search.hypothesis import Hypothesis
-from regard.search.many import search_many
+from regard.search.many import most_rows, search_many, usual_tokens
 from regard.search.search import search
 from regard.search.speculative import Tally, speculate
 from regard.search.terms import Letters
@@ -48,12 +48,11 @@ class TorchEngine:
 
     def batch_tokens(self, settings: SearchConfig) -> int:
         rows = max(1, settings.beam if settings.method == "beam" else settings.nbest)
-        return max(256, (2048 if self.device.type == "cpu" else 65536) // rows)
+        return usual_tokens(self.device, rows)
 
     def _most_rows(self, settings: SearchConfig) -> int:
         """Sentences in a batch, so that a step's scores of all their hypotheses stay within bounds."""
-        scores = 1 << (25 if self.device.type == "cpu" else 28)
-        return max(1, scores // (settings.hypotheses * self.model.output.vocabulary))
+        return most_rows(self.device, settings.hypotheses * self.model.output.vocabulary)
 
     def search(
         self, sentences: Sequence[Sentence], request: SearchRequest, letters: Letters | None = None

@@ -17,14 +17,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.training.checkpoint import Checkpoints
 
 
 def taken(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A copy in the memory of the host, in which no later step changes anything."""
-    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
+    """A copy in the memory of the host, in which no later step changes anything, as `save_tensors` wants it."""
+    plain = torch.contiguous_format
+    return {name: tensor.detach().to("cpu", copy=True, memory_format=plain) for name, tensor in tensors.items()}
 
 
 class BackgroundSaves:

@@ -43,7 +43,8 @@ class Optimizer:
         if muon_names:
             matrices = [self.named[name] for name in self.named if name in muon_names]
             rate = torch.tensor(config.matrix_lr, device=device) if self.recordable else config.matrix_lr
-            muon = Muon(matrices, lr=rate, weight_decay=config.weight_decay)
+            packed = {id(weight): heights for module in model.modules() for weight, heights in _packed(module)}
+            muon = Muon(matrices, lr=rate, weight_decay=config.weight_decay, packed=packed)
             self.parts.append((muon, config.matrix_lr))
         # counted where the loss is, read when the log is written: no waiting for the device at every step
         self.skipped = torch.zeros((), dtype=torch.long, device=device)
@@ -140,6 +141,11 @@ class Optimizer:
             raise CheckpointError(
                 where, f"the optimizer state does not fit the model ({error})", "Use the run's own checkpoint"
             ) from None
+
+
+def _packed(module: nn.Module) -> list[tuple[Tensor, tuple[int, ...]]]:
+    """Weights of a module that are several matrices below each other, for the sake of a single product, with their heights."""
+    return module.packed() if hasattr(module, "packed") else []  # type: ignore[operator]
 
 
 def _main(

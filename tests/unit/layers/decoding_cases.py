@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.layers.decoding import attention, products, programs, residual_norm, triton_here, vocabulary
+from regard.layers.decoding import attention, products, residual_norm, triton_here, vocabulary
 from regard.layers.decoding.products import Linear, Norm
 
 
@@ -63,14 +63,16 @@ def check_vocabulary() -> None:
         (found, _), (expected, _) = both(vocabulary.logits, x, linear, None, torch.zeros(rows, 0).long(), 2, 3)
         close((found.normaliser(), found.maxima), (expected.normaliser(), expected.maxima))
         torch.testing.assert_close(found.normaliser(), linear(x).logsumexp(-1, keepdim=True))
-    for outputs in (70, 300):
-        vocabulary.PART = 128
+    vocabulary.PART, vocabulary.CROWD_PART = 128, 64
+    for outputs, crowd in ((70, 9), (300, 9), (300, 1)):  # programs with and without something that is forbidden
+        vocabulary.CROWD = crowd
         values, banned = torch.randn(5, outputs), torch.randint(0, outputs, (5, 2))
         (found, in_place), (expected, wanted) = both(vocabulary.forbid, values, banned, 2, 3)
         close(
             (found.values, found.maxima, found.normaliser()), (expected.values, expected.maxima, expected.normaliser())
         )
         close(in_place, wanted)
+        assert found.highest.shape[1] == -(-outputs // (64 if crowd == 1 else 128))
 
 
 def check_attention() -> None:
@@ -146,7 +148,6 @@ if __name__ == "__main__":
     check_residual_norm()
     check_vocabulary()
     check_attention()
-    programs.HEADS_FIRST = True
-    check_attention()
+    assert [attention._warps(*of) for of in ((4096, 4), (4096, 1), (512, 4))] == [2, 4, 4]
     check_halves()
     print("equal")

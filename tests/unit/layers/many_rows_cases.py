@@ -8,7 +8,7 @@ import torch
 from decoding_cases import both, close
 from torch import Tensor
 
-from regard.layers.decoding import attention, many_logits, narrow_attention, programs, triton_here, vocabulary
+from regard.layers.decoding import attention, many_logits, narrow_attention, triton_here, vocabulary
 from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.products import Linear
 
@@ -59,8 +59,9 @@ def check_halves() -> None:
 def check_many_logits() -> None:
     """Rows of logits that are apart: with and without a rest that the product leaves, a bias, and programs that share a row."""
     torch.use_deterministic_algorithms(True)  # memory is full of nan where nothing was written
-    vocabulary.PART = 128
-    for tokens, inputs in ((70, 20), (301, 600), (263, 33)):
+    vocabulary.PART, vocabulary.CROWD_PART = 128, 64
+    for tokens, inputs, crowd in ((70, 20, 9), (301, 600, 9), (263, 33, 9), (301, 40, 1)):
+        vocabulary.CROWD = crowd
         x, banned = torch.randn(5, inputs) / 4, torch.randint(0, tokens, (5, 2))
         banned[0, 0] = tokens - 1
         for bias in (torch.randn(tokens), None):
@@ -76,7 +77,7 @@ def check_many_logits() -> None:
                 assert stride % 64 == 0
                 assert one.values.as_strided((5, stride), (stride, 1))[:, tokens:].isnan().all()
     torch.use_deterministic_algorithms(False)
-    vocabulary.PART = 4096
+    vocabulary.PART, vocabulary.CROWD = 4096, 1024
 
 
 if __name__ == "__main__":
@@ -84,9 +85,6 @@ if __name__ == "__main__":
     torch.manual_seed(0)
     with using(Kernels(narrow=True, aligned=True)):
         check_narrow_attention()
-        programs.HEADS_FIRST = True
-        check_narrow_attention()
-        programs.HEADS_FIRST = False
         check_halves()
         check_many_logits()
     print("equal")

@@ -396,7 +396,8 @@ def test_every_kernel_compiles_for_a_gpu(early: bool) -> None:
     )
     assert all(("griddepcontrol.wait" in compiled.asm["ptx"]) == early for compiled, _ in launches.done.values())
     for what, (compiled, _) in launches.done.items():
-        most = 32 if what[0] == "_turn" else 0  # sines of very large angles
+        # sines of very large angles; Triton 3.7 leaves two words of one kernel on the stack
+        most = 32 if what[0] == "_turn" else 8
         assert resources(compiled.asm["cubin"])["STACK"] <= most, what
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 import torch
@@ -60,6 +61,40 @@ def test_texts_are_the_same_alone_and_in_company(name):
         assert model.tokenizer.pieces(text.tokens) == expected.tokens
         count = len(text.tokens)
         assert log_probs[id(text)][:count] == pytest.approx(expected.token_log_probs[:count], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt-rotary"])
+def test_log_probabilities_are_the_same_while_others_come_go_and_slide(name):
+    """Whoever fills the context gets a new window, for which all places may be laid anew: nobody loses anything by that."""
+    model, draws = text_model(name), random.Random(5)
+
+    def fresh(kind: int) -> Text:
+        return ask(model, PROMPTS[kind], 2 + 9 * kind, method="greedy")
+
+    def wrote(text: Text) -> list[float]:
+        company, found = company_of(model), []
+        company.enter([text])
+        while company.texts:
+            found += [one.log_prob for one in company.step()]
+        return found
+
+    expected = [wrote(fresh(kind)) for kind in range(4)]
+    company, kinds, found, laid, slid = company_of(model), {}, {}, 0, 0
+    for step in range(600):
+        for _ in range(12 if step % 30 == 0 else draws.random() < 0.1):  # many at once, then few: places become fewer
+            text = fresh(kind := draws.randrange(4))
+            kinds[text], found[text] = kind, []
+            company.enter([text])
+        windows = sum(text.window for text in company.texts)
+        places = company.places
+        for one in company.step():
+            found[one.text].append(one.log_prob)
+            own = expected[kinds[one.text]]
+            assert found[one.text] == pytest.approx(own[: len(found[one.text])], abs=1e-5)
+        slid += sum(text.window for text in company.texts) > windows
+        laid += company.places is not places
+    assert slid
+    assert laid  # in the middle of a step
 
 
 def test_samples_of_one_prompt_share_its_reading_and_differ():

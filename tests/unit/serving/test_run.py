@@ -23,6 +23,7 @@ from models_to_serve import shelf_of, text_model
 from regard.core.errors import ConfigError
 from regard.serving.attending import Attending
 from regard.serving.completions import Wishes
+from regard.serving.continuous import Company, Wrote
 from regard.serving.limits import Limits
 from regard.serving.refusals import Refused
 from regard.serving.run import Server, address_of, is_loopback, listen
@@ -303,11 +304,20 @@ def test_the_access_log_shows_neither_queries_nor_names_of_files(caplog):
     ]
 
 
-def test_draining_answers_what_was_accepted_and_refuses_what_comes_on_kept_connections():
+def test_draining_answers_what_was_accepted_and_refuses_what_comes_on_kept_connections(monkeypatch):
+    step, go = Company.step, threading.Event()
+    go.set()
+
+    def when_let(company: Company) -> list[Wrote]:
+        go.wait(TIMEOUT)
+        return step(company)
+
+    monkeypatch.setattr(Company, "step", when_let)
     with running(drain_seconds=10) as (_, server, port):
         other = kept(port)
         other.request("POST", "/complete")
         assert int(other.getresponse().read()) > 0
+        go.clear()  # what is accepted now is not written before one has looked
         accepted = connected(port)
         accepted.sendall(b"POST /complete HTTP/1.1\r\nHost: x\r\n\r\n")
         assert soon(lambda: server.service.admission.requests == 1)
@@ -315,6 +325,7 @@ def test_draining_answers_what_was_accepted_and_refuses_what_comes_on_kept_conne
         other.request("POST", "/complete")
         refused = other.getresponse()
         assert (refused.status, refused.read()) == (503, b"0")
+        go.set()
         answer = all_of(accepted)
         assert answer[9:12] == b"200"
         assert soon(lambda: not server.server_state.connections)

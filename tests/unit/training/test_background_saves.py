@@ -1,5 +1,8 @@
 """Checkpoints in the background: what is written is what was there when it was asked for, one after the other."""
 
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -37,6 +40,40 @@ def held(tmp_path, monkeypatch):
     yield saves, gate, began
     gate.set()
     saves.close()
+
+
+THREADS = """
+import os, pathlib, sys, torch
+from regard.training.background_saves import BackgroundSaves
+from regard.training.checkpoint import Checkpoints
+
+def threads():
+    return len(os.listdir("/proc/self/task"))
+
+torch.set_num_threads(2)
+table = torch.randn(1000, 1000)
+parts = torch.stack([table, table + 1])
+(table @ table).abs_()
+before = threads()
+saves = BackgroundSaves(Checkpoints(pathlib.Path(sys.argv[1])))
+tensors = {"w": table, "turned": table.T, "part": parts[1], "same": table}
+saves.save(1, weights=tensors, optimizer={"a": parts[0]}, average=tensors, state={})
+saves.save_best(tensors, {})
+saves.settle()
+print(threads() - before)
+"""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs Linux's list of threads")
+def test_the_thread_that_writes_gets_no_threads_from_openmp(tmp_path):
+    """With more of these than processors, they no longer wait for work awake, and each operation of torch takes longer."""
+    called = [sys.executable, "-c", THREADS, str(tmp_path / "c")]
+    done = subprocess.run(called, capture_output=True, text=True, timeout=120, check=True,
+                          env={**os.environ, "OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"})  # fmt: skip
+    assert done.stdout.split() == ["1"], done.stdout  # the one that writes
+    found = Checkpoints(tmp_path / "c").load(1)
+    assert torch.equal(found.weights["turned"], found.weights["w"].T)
+    assert torch.equal(found.weights["part"], found.weights["same"] + 1)
 
 
 def test_what_is_written_is_what_was_there_while_training_changes_it(held, tmp_path):

@@ -6,9 +6,10 @@ from torch import Tensor, nn
 
 from regard.core.errors import CheckpointError
 from regard.core.files import load_tensors, save_tensors
+from regard.layers.attention.multihead import CrossAttention, SelfAttention
 from regard.models.kim import shrink_rows
 from regard.training.config import TrainConfig
-from regard.training.muon import Muon, orthogonalize
+from regard.training.muon import Muon, _iterate, _iterate_products, orthogonalize
 from regard.training.optim import Optimizer
 
 CPU = torch.device("cpu")
@@ -144,6 +145,21 @@ def test_orthogonalize_brings_singular_values_near_one(shape):
     assert torch.allclose(orthogonalize(matrices[1:2])[0], result[1], atol=1e-6)
 
 
+def test_wide_matrices_are_orthogonalized_by_their_products_with_themselves():
+    """Also where some directions are a hundred times weaker than others, as gradients have them."""
+    draw = torch.Generator().manual_seed(0)
+    weak = torch.logspace(0, -2, 6)[:, None]
+    wide = torch.randn(2, 6, 6, generator=draw) @ (weak * torch.randn(2, 6, 30, generator=draw))
+    x = wide / wide.norm(dim=(-2, -1), keepdim=True)
+    expected = _iterate(x)
+    assert torch.allclose(_iterate_products(x), expected, atol=1e-3)
+    for matrices, result in ((wide, _iterate_products(x)), (wide.mT, _iterate_products(x).mT)):
+        assert torch.equal(orthogonalize(matrices), result)
+    even = torch.randn(2, 6, 30, generator=draw)
+    even = even / even.norm(dim=(-2, -1), keepdim=True)
+    assert torch.allclose(_iterate_products(even), _iterate(even), atol=5e-6)
+
+
 def test_muon_step_by_hand():
     weight = nn.Parameter(torch.randn(8, 2, generator=torch.Generator().manual_seed(1)))
     expected, momentum = weight.detach().clone(), torch.zeros(8, 2)
@@ -155,6 +171,45 @@ def test_muon_step_by_hand():
         expected = expected * (1 - 0.1 * 0.2) - 0.1 * 2 * update  # a matrix four times as tall as wide: twice the rate
         muon.step()
     assert torch.allclose(weight, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("heights", [(4, 4, 4), (6, 3, 3)])
+def test_muon_takes_matrices_that_lie_in_one_apart(heights):
+    """As though each were a parameter of its own, the momentum too; two such weights and one that is whole go together."""
+    draw = torch.Generator().manual_seed(1)
+    packed = [nn.Parameter(torch.randn(12, 5, generator=draw)) for _ in range(2)]
+    whole = nn.Parameter(torch.randn(12, 5, generator=draw))
+    parts = [[nn.Parameter(part.detach().clone()) for part in weight.split(heights)] for weight in packed]
+    alone = nn.Parameter(whole.detach().clone())
+    together = Muon([*packed, whole], lr=0.1, weight_decay=0.2, packed={id(weight): heights for weight in packed})
+    each = Muon([*parts[0], *parts[1], alone], lr=0.1, weight_decay=0.2)
+    for _ in range(3):
+        for weight in (*packed, whole):
+            weight.grad = torch.randn(12, 5, generator=draw)
+        for weight, own in zip(packed, parts, strict=True):
+            for part, gradient in zip(own, weight.grad.split(heights), strict=True):
+                part.grad = gradient.clone()
+        alone.grad = whole.grad.clone()
+        together.step()
+        each.step()
+    for weight, own in zip(packed, parts, strict=True):
+        assert torch.allclose(weight, torch.cat(own), atol=1e-6)
+        momenta = [each.state[part]["momentum_buffer"] for part in own]
+        assert torch.allclose(together.state[weight]["momentum_buffer"], torch.cat(momenta), atol=1e-7)
+    assert torch.allclose(whole, alone, atol=1e-6)
+
+
+def test_queries_keys_and_values_are_matrices_of_their_own_for_muon():
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.text = SelfAttention(8, 4, kv_heads=2)
+            self.source = CrossAttention(8, 2, memory_width=6)
+
+    model = Layers()
+    optimizer = Optimizer(model, TrainConfig(optimizer="muon"), CPU)
+    muon = optimizer.parts[1][0]
+    assert muon.packed == {id(model.text.query_key_value.weight): (8, 4, 4), id(model.source.key_value.weight): (8, 8)}
 
 
 @pytest.mark.parametrize("kind", ["sgd", "adadelta", "adagrad"])

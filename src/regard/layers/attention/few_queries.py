@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-FEWEST_SENTENCES = 24
+FEWEST_SENTENCES = 8
 FEWEST_QUERIES, MOST_QUERIES = 2, 16  # of a sentence
 MOST_KEYS = 512  # beyond, scores take more memory traffic than the fused kernel saves
 

@@ -114,6 +114,11 @@ class SelfAttention(nn.Module):
         self.query_norm = nn.RMSNorm(self.head_width, eps=1e-5) if qk_norm else None
         self.key_norm = nn.RMSNorm(self.head_width, eps=1e-5) if qk_norm else None
 
+    def packed(self) -> list[tuple[Tensor, tuple[int, ...]]]:
+        """Which weight is several matrices, and their heights: optimizers may treat each by itself."""
+        heights = (self.heads, self.kv_heads, self.kv_heads)
+        return [(self.query_key_value.weight, tuple(number * self.head_width for number in heights))]
+
     def project(
         self, x: Float[Tensor, "B N D"], relative: SchemeAtPlaces | None = None
     ) -> tuple[Heads, KeyValueHeads, KeyValueHeads]:
@@ -151,6 +156,10 @@ class CrossAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(memory_width or width, 2 * width)
         self.out = nn.Linear(width, width)
+
+    def packed(self) -> list[tuple[Tensor, tuple[int, ...]]]:
+        width = len(self.query.weight)
+        return [(self.key_value.weight, (width, width))]
 
     def project_memory(self, memory: Float[Tensor, "B S M"]) -> tuple[Heads, Heads]:
         """Keys and values, computed once per source sentence."""

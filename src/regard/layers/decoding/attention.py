@@ -17,11 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.layers.attention.multihead import attend_heads, merge_heads
-from regard.layers.decoding import narrow_attention, programs
-from regard.layers.decoding.programs import count_of_sentences, grid, whose
+from regard.layers.decoding import narrow_attention
 from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, runs_on, tl
 
 PLACES = 64  # looked at in one turn
+WARPS = 4  # of a program
+CROWD, CROWD_WARPS = 2048, 2  # programs of a beam from so many on have fewer: more of them run at once
 PROGRAMS = 264  # as many as run at once; fewer share places
 FEWEST_PLACES = 256  # of a program that shares
 MOST_PARTS = 16
@@ -51,7 +52,7 @@ def attend_cache(
     out, found = _results(projected, heads * width, heads, parts)
     launch(
         _attend_cache,
-        grid(sentences, heads, parts),
+        (sentences, heads, parts),
         projected,
         keys,
         values,
@@ -68,8 +69,7 @@ def attend_cache(
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
         PLACES=PLACES,
-        HEADS_FIRST=programs.HEADS_FIRST,
-        num_warps=4,
+        num_warps=_warps(sentences * heads * parts, beams),
         num_stages=2,
     )
     return _joined(out, found, parts, heads, width)
@@ -93,7 +93,7 @@ def attend_memory(
     out, found = _results(query, heads * width, heads, parts)
     launch(
         _attend_memory,
-        grid(sentences, heads, parts),
+        (sentences, heads, parts),
         query,
         keys,
         values,
@@ -111,8 +111,7 @@ def attend_memory(
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
         PLACES=min(PLACES, max(16, power_of_2(length))),
-        HEADS_FIRST=programs.HEADS_FIRST,
-        num_warps=4,
+        num_warps=_warps(sentences * heads * parts, beams),
         num_stages=2,
     )
     return _joined(out, found, parts, heads, width)
@@ -121,6 +120,10 @@ def attend_memory(
 def _tile(beams: int) -> int:
     """Queries of a program: 1, or as many as tensor cores take."""
     return 1 if beams == 1 else max(16, power_of_2(beams))
+
+
+def _warps(programs: int, beams: int) -> int:
+    return CROWD_WARPS if beams > 1 and programs >= CROWD else WARPS
 
 
 def _parts(programs: int, places: int) -> int:
@@ -284,11 +287,10 @@ def _attend_cache(
     TILE: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head = whose(HEADS_FIRST)
+    sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     part = tl.program_id(2)
     group = head // (HEADS // GROUPS)
     beam, cell = tl.arange(0, TILE), tl.arange(0, CELLS)
@@ -317,7 +319,7 @@ def _attend_cache(
         q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
         BEAMS, WIDTH, TILE, PLACES,
     )  # fmt: skip
-    rows = count_of_sentences(HEADS_FIRST) * BEAMS
+    rows = tl.num_programs(0) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
 
@@ -345,11 +347,10 @@ def _attend_memory(
     TILE: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head = whose(HEADS_FIRST)
+    sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     part = tl.program_id(2)
     beam, cell = tl.arange(0, TILE), tl.arange(0, CELLS)
     row = sentence * BEAMS + beam
@@ -365,7 +366,7 @@ def _attend_memory(
         q, keys, values, keep, sentence, head, cell, low, high, scale, key_sentence, key_head, key_place,
         value_sentence, value_head, value_place, keep_sentence, best, total, mixed, WIDTH, TILE, PLACES,
     )  # fmt: skip
-    rows = count_of_sentences(HEADS_FIRST) * BEAMS
+    rows = tl.num_programs(0) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)
 
 

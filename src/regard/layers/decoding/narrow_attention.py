@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from regard.layers.decoding import programs
 from regard.layers.decoding.kernel_choice import chosen
-from regard.layers.decoding.programs import grid, whose
 from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, tl
 
 MOST_PLACES = 256  # of a head: beyond, a warp would take too many turns
@@ -32,7 +30,7 @@ def attend_cache(
     out = projected.new_empty((len(projected), heads * width))
     launch(
         _looks_back,
-        grid(sentences, heads),
+        (sentences, heads),
         projected,
         keys,
         values,
@@ -53,7 +51,7 @@ def attend_memory(query: Tensor, keys: Tensor, values: Tensor, keep: Tensor, sca
     out = query.new_empty((len(query), heads * width))
     launch(
         _looks_over,
-        grid(sentences, heads),
+        (sentences, heads),
         query,
         keys,
         values,
@@ -75,7 +73,6 @@ def _shape(width: int, places: int) -> dict[str, int]:
         "WIDTH": width,
         "CELLS": max(16, power_of_2(width)),
         "PLACES": min(PLACES, max(16, power_of_2(places))),
-        "HEADS_FIRST": programs.HEADS_FIRST,
         "num_warps": 1,
         "num_stages": 1,
     }
@@ -107,11 +104,10 @@ def _looks_back(
     WIDTH: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head = whose(HEADS_FIRST)
+    sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     group, cell = head // (HEADS // GROUPS), tl.arange(0, CELLS)
     inside = cell < WIDTH
     at = tl.minimum(tl.load(positions + sentence), capacity - 1)
@@ -156,11 +152,10 @@ def _looks_over(
     WIDTH: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
-    sentence, head = whose(HEADS_FIRST)
+    sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     cell = tl.arange(0, CELLS)
     inside = cell < WIDTH
     at = (sentence * HEADS + head) * WIDTH + cell

@@ -16,10 +16,13 @@ from torch import Tensor
 from regard.layers.decoding.kernel_choice import chosen
 
 try:
-    import triton
-    import triton.language as tl
+    import triton as _triton
+    import triton.language as _language
 except ImportError:  # torch for CPUs comes without it
-    triton = tl = None
+    _triton = _language = None
+
+triton: Any = _triton
+tl: Any = _language
 
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU then, for tests
 

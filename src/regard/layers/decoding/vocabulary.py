@@ -32,7 +32,8 @@ from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, r
 NEVER = float("-inf")
 LOWEST = -1e30  # below all logits that are possible; what is subtracted must be finite
 GROUP = 64  # tokens of which maxima are known, where rows are many
-PART = 4096  # tokens that a program reads, where rows are many
+PART, WARPS = 4096, 8  # tokens that a program reads, where rows are many, and its warps
+CROWD, CROWD_PART, CROWD_WARPS = 1024, 2048, 2  # from so many rows on: as many tokens and warps
 
 
 class Logits(NamedTuple):
@@ -125,8 +126,9 @@ def forbid(
     rows, vocabulary = values.shape
     x, (weight, bias) = (values, Linear(values, None)) if rest is None else rest
     inputs, tokens = (0, 0) if rest is None else (x.shape[1], len(weight))
-    parts, groups = -(-vocabulary // PART), -(-vocabulary // GROUP)
-    assert vocabulary - tokens >= PART * (parts - 1)  # the last program has them all
+    part, warps = (CROWD_PART, CROWD_WARPS) if rows >= CROWD else (PART, WARPS)
+    parts, groups = -(-vocabulary // part), -(-vocabulary // GROUP)
+    assert vocabulary - tokens >= part * (parts - 1)  # the last program has them all
     maxima = values.new_empty((rows, groups), dtype=torch.float32)
     highest, sums = (values.new_empty((rows, parts), dtype=torch.float32) for _ in range(2))
     launch(
@@ -146,14 +148,14 @@ def forbid(
         SPECIALS=specials,
         ALSO=also,
         BANNED=banned.shape[1],
-        GROUPS=PART // GROUP,
+        GROUPS=part // GROUP,
         GROUP=GROUP,
         REST=tokens,
         REST_CELLS=power_of_2(tokens),
         INPUTS=inputs,
         CELLS=min(512, power_of_2(inputs)),
         BIAS=bias is not None,
-        num_warps=8,
+        num_warps=warps,
     )
     return Logits(values, maxima, highest, sums, GROUP)
 
@@ -226,19 +228,26 @@ def _forbid_in_place(
                 REST, REST_CELLS, INPUTS, CELLS, BIAS,
             )  # fmt: skip
         tl.debug_barrier()  # other threads of the program read what was written
+    first = part * (GROUPS * GROUP)
     group = part * GROUPS + tl.arange(0, GROUPS)
     place = group[:, None] * GROUP + tl.arange(0, GROUP)[None, :]
     there = place < VOCABULARY
     raw = tl.load(values + row * STRIDE + place, mask=there, other=float("-inf"))
     y = raw.to(tl.float32)
-    top = tl.max(tl.max(y, axis=1), axis=0)
+    left = tl.max(y, axis=1)
+    top = tl.max(left, axis=0)
     total = tl.sum(tl.sum(tl.exp(y - tl.maximum(top, -1e30)), axis=1), axis=0)
-    gone = (place < SPECIALS) | (place == ALSO)
+    some = (first < SPECIALS) | ((first <= ALSO) & (first + GROUPS * GROUP > ALSO))
     for i in tl.static_range(BANNED):
-        gone = gone | (place == tl.load(banned + row * BANNED + i))
-    never = tl.full((GROUPS, GROUP), float("-inf"), raw.dtype)
-    tl.store(values + row * STRIDE + place, never, mask=gone & there)
-    left = tl.max(tl.where(gone, float("-inf"), y), axis=1)
+        one = tl.load(banned + row * BANNED + i)
+        some = some | ((one >= first) & (one < first + GROUPS * GROUP))
+    if some:  # most programs have nothing that is forbidden
+        gone = (place < SPECIALS) | (place == ALSO)
+        for i in tl.static_range(BANNED):
+            gone = gone | (place == tl.load(banned + row * BANNED + i))
+        never = tl.full((GROUPS, GROUP), float("-inf"), raw.dtype)
+        tl.store(values + row * STRIDE + place, never, mask=gone & there)
+        left = tl.max(tl.where(gone, float("-inf"), y), axis=1)
     tl.store(maxima + row * ALL_GROUPS + group, left, mask=group < ALL_GROUPS)
     at = row * tl.num_programs(1) + part
     tl.store(highest + at, top)

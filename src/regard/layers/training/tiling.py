@@ -28,8 +28,8 @@ class Tiles(NamedTuple):
 TILES = {
     "norm forward": Tiles(cells=512),
     "norm backward": Tiles(cells=1024, stages=3),
-    "norm forward of 16 bits": Tiles(),  # of states; these two are not swept yet
-    "norm backward of 16 bits": Tiles(warps=8, stages=3),
+    "norm forward of 16 bits": Tiles(cells=512, warps=2),  # of states
+    "norm backward of 16 bits": Tiles(cells=512, programs=2 * PROGRAMS, warps=1, stages=3),
     "activation backward": Tiles(cells=8192, rows=4, columns=512),
     "sum": Tiles(cells=8192, rows=2, stages=3),
     "dropped": Tiles(cells=4096, rows=2, warps=8, stages=3),
@@ -37,7 +37,7 @@ TILES = {
     "turned": Tiles(cells=4096, rows=4),
     "attention forward": Tiles(cells=1024, rows=64, warps=8),
     "attention backward": Tiles(cells=1024, rows=64, warps=8),
-    "product through relu": Tiles(rows=128, columns=64, stages=3),  # rows: of a square; columns: of one turn
+    "product through relu": Tiles(rows=128, columns=32, stages=4),  # rows: of a square; columns: of one turn
     "loss": Tiles(columns=8192, warps=8),
 }
 _NOW: ContextVar[dict[str, Tiles]] = ContextVar("tiles", default={})  # noqa: B039
