@@ -10,6 +10,7 @@ import pytest
 import torch
 from fault_runs import FAMILIES, plain_metrics, write_texts
 from old_runs import PLACE, answers, exchange, home, kept_checkpoint
+from torch import Tensor
 
 from regard.core.errors import CheckpointError
 from regard.core.files import load_tensors
@@ -36,6 +37,14 @@ def test_the_model_answers_as_it_did(kept, tmp_path):
     assert found["numbers"] == pytest.approx(expected["numbers"], rel=1e-4, abs=1e-6)
 
 
+def learned(name: str, tensor: Tensor) -> Tensor:
+    """Without the biases of keys: softmax does not see them, so their gradients are rounding, which Adam makes as large as any."""
+    if name.endswith("query_key_value.bias"):
+        query, _, value = tensor.chunk(3)
+        return torch.cat((query, value))
+    return tensor.chunk(2)[1] if name.endswith("cross.key_value.bias") else tensor
+
+
 def test_an_interrupted_run_goes_on_and_ends_as_it_did(kept, tmp_path):
     """Within float tolerance: another machine or version may differ in the last bits, see docs/compatibility.md."""
     run = tmp_path / "run"
@@ -56,7 +65,7 @@ def test_an_interrupted_run_goes_on_and_ends_as_it_did(kept, tmp_path):
     again = load_tensors(run / "model.safetensors")
     assert again.keys() == final.keys()
     for name, tensor in final.items():
-        torch.testing.assert_close(again[name], tensor, rtol=1e-4, atol=1e-5, msg=name)
+        torch.testing.assert_close(learned(name, again[name]), learned(name, tensor), rtol=1e-4, atol=1e-5, msg=name)
     for row, expected in zip(plain_metrics(run), metrics, strict=True):
         assert row == pytest.approx(expected, rel=1e-3, abs=1e-5)
 

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from regard.core.errors import ModelError
+from regard.layers.cpu_products import is_plain
 from regard.layers.output import SoftmaxOutput
 from regard.layers.output_classes import ClassOutput
 from regard.layers.recurrent.layers import LSTM
@@ -77,7 +78,7 @@ def quantise(model: Model) -> Model:
                 module.__dict__[name] = Int8Matrix(weight.detach())
                 if not isinstance(module, LSTM):
                     del module._parameters[name]
-                if type(module) is nn.Linear:
+                if is_plain(module):
                     module.__class__ = Int8Linear
     return made
 

@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.core.types import PAD
 from regard.layers import fused_cross_entropy
+from regard.layers.cpu_products import filled, missing, product, suits, turned_product
 
 # Logits in flight at once: small enough for a CPU's caches, large enough to fill a GPU.
 CHUNK_ELEMENTS = {"cpu": 1 << 21}
@@ -153,11 +154,13 @@ def _by_operations(asked: _Asked, need_gradient: bool) -> _Found:
     # Whatever is the same for a whole row of logits (smoothing, padding) is applied to hidden states instead: a pass
     # over rows x vocabulary costs more than anything else here.
     for places in _chunks(len(hidden), vocabulary, device, halves=2 if consistency else 1):
-        h = _gather(hidden, places).to(compute)
-        y = _gather(target, places)[:, None]
+        h, y = _gather(hidden, places).to(compute), _gather(target, places)
+        if not consistency and suits(h, matrix):
+            h, y = filled(h), nn.functional.pad(y, (0, missing(len(y))), value=PAD)
+        y = y[:, None]
         real = (y != PAD).float()
         total, share = 1.0, real  # a row's logits become exponentials of this sum; each counts by its share
-        z = (h @ matrix.t()).float()
+        z = product(h, matrix.t()).float()
         if bias is not None:
             z += bias
         z_y = z.gather(1, y)
@@ -186,16 +189,17 @@ def _by_operations(asked: _Asked, need_gradient: bool) -> _Found:
             continue
         d_z.scatter_add_(1, y, torch.full_like(real, smoothing - 1) * total)
         d_z_compute = d_z.to(compute)
-        d_h = (d_z_compute @ matrix).float() * share
+        d_h = product(d_z_compute, matrix).float() * share
         if smoothing:
             d_h -= smoothing * mean_weight * real
-        for place, part in zip(places, d_h.to(hidden.dtype).chunk(len(places)), strict=True):
+        count = sum(place.stop - place.start for place in places)
+        for place, part in zip(places, d_h[:count].to(hidden.dtype).chunk(len(places)), strict=True):
             d_hidden[place] = part
         h_share = h * share.to(compute)
-        if compute == torch.float32:
+        if compute == torch.float32 and not suits(d_z_compute, h_share):
             d_weight.addmm_(d_z_compute.t(), h_share)
         else:
-            d_weight += d_z_compute.t() @ h_share
+            d_weight += turned_product(d_z_compute, h_share)
         if smoothing:
             part = smoothing / vocabulary if spread is None else smoothing * spread[:, None]
             d_weight -= (h * real.to(compute)).float().sum(0) * part

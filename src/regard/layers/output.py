@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.core.types import PAD
 from regard.layers import fused_cross_entropy
+from regard.layers.cpu_products import linear
 from regard.layers.linear_cross_entropy import LinearCrossEntropy
 
 SILENCE = -1e4  # added to a logit; float16 knows it, and exp(SILENCE) is 0
@@ -106,7 +107,7 @@ class SoftmaxOutput(OutputLayer):
 
     def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """W h + b: all that a search needs where it normalises only the tokens that it chooses."""
-        return nn.functional.linear(hidden, self.weight, self._added())
+        return linear(hidden, self.weight, self._added())
 
     def scores(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         return self.logits(hidden).float().log_softmax(-1)

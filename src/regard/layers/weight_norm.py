@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.layers.cpu_products import linear
 from regard.layers.output import OutputLayer, SoftmaxOutput
 
 
@@ -25,7 +25,7 @@ class Affine:
     bias: Float[Tensor, "O"]
 
     def __call__(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
-        return F.linear(x, self.weight, self.bias)
+        return linear(x, self.weight, self.bias)
 
 
 class NormalisedLinear(nn.Module):
@@ -70,7 +70,7 @@ class NormalisedOutput(SoftmaxOutput):
 
     def logits(self, hidden: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Few rows meet a large matrix here, at every step of a search: it is the products that are scaled."""
-        products = F.linear(hidden, self.v).float()
+        products = linear(hidden, self.v, None).float()
         return torch.addcmul(self.bias.float(), products, scale_of(self.v, self.g).float())
 
 

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from regard.core.registry import Registry
 from regard.core.tree import Memory, State
 from regard.core.types import Padded
+from regard.layers.cpu_products import quicken
 from regard.layers.output import OutputLayer
 
 MODELS: Registry[Any] = Registry("model", "regard.models")
@@ -178,11 +179,12 @@ def build_model(name: str, config: Any, *, source_vocabulary: int, target_vocabu
 
     The source vocabulary of a classifier or tagger is that of its texts, its target vocabulary the labels and the one of none.
     """
-    capabilities = MODELS.get(name).capabilities
-    if capabilities & {"continues", "fills", "embeds"}:
-        return MODELS.get(name)(config, vocabulary=target_vocabulary)
-    if capabilities & LABELLING:
-        return MODELS.get(name)(config, vocabulary=source_vocabulary, labels=target_vocabulary)
-    return MODELS.get(name)(
-        config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared
-    )
+    kind = MODELS.get(name)
+    if kind.capabilities & {"continues", "fills", "embeds"}:
+        model = kind(config, vocabulary=target_vocabulary)
+    elif kind.capabilities & LABELLING:
+        model = kind(config, vocabulary=source_vocabulary, labels=target_vocabulary)
+    else:
+        model = kind(config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, shared=shared)
+    quicken(model)
+    return model

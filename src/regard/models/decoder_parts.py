@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.layers.cpu_products import is_plain
 from regard.layers.decoding.decoder import Cross, Decoder, DecoderLayer, Source
 from regard.layers.decoding.products import KINDS, Linear, Norm
 from regard.layers.decoding.rotary import Turned
@@ -116,7 +117,7 @@ def _layer(attention: Any, feed: Any, attend_norm: Any, feed_norm: Any, cross: C
 
 
 def linear_parts(module: Any) -> Linear:
-    if type(module) is not nn.Linear or max(module.weight.shape) > MOST_WIDTH:
+    if not is_plain(module) or max(module.weight.shape) > MOST_WIDTH:
         raise Other
     return Linear(module.weight, module.bias)
 

@@ -31,6 +31,7 @@ from regard.core.tree import Memory, State
 from regard.core.types import Padded
 from regard.layers.attention.masked_softmax import masked_softmax
 from regard.layers.attention.scores.additive import Additive
+from regard.layers.cpu_products import linear
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.cells import lstm_step
@@ -186,7 +187,7 @@ class GNMT(Writer):
         w_word, w_context = lstm.weight_ih_l0.split((word.shape[-1], self.config.width), 1)
         from_y = DeferredMany(self.score.query.weight, lstm.weight_hh_l0)
         from_context, context = Deferred(w_context), DeferredContext(memory.x)
-        from_words = nn.functional.linear(word, w_word, lstm.bias_ih_l0 + lstm.bias_hh_l0)
+        from_words = linear(word, w_word, lstm.bias_ih_l0 + lstm.bias_hh_l0)
         outputs, contexts, weights = [], [], []
         for from_word in from_words.unbind(2):
             query, from_state = from_y(y)

@@ -35,6 +35,7 @@ from regard.core.types import Padded
 from regard.layers.attention.masked_softmax import masked_softmax
 from regard.layers.attention.scores import SCORES, make_score
 from regard.layers.attention.windows import PredictedCentre, gaussian, window_keep
+from regard.layers.cpu_products import linear
 from regard.layers.embeddings import Tie, embedding_tables
 from regard.layers.output import SoftmaxOutput
 from regard.layers.recurrent.cells import lstm_step, open_forget_gate
@@ -206,7 +207,7 @@ class Luong(Writer):
         """Section 3.3: h~_{t-1} is part of the next input. Step by step; the products with the words come before the loop."""
         m = word.shape[-1]
         bottom, *above = self.decoder
-        from_words = nn.functional.linear(word, bottom.weight[:, :m], bottom.bias)
+        from_words = linear(word, bottom.weight[:, :m], bottom.bias)
         from_fed = Deferred(bottom.weight[:, m:])
         from_below = [(Deferred(layer.weight), layer.bias.expand(*word.shape[:2], -1)) for layer in above]
         h, c, fed, hidden, weights = list(state.h), list(state.c), state.fed, [], []

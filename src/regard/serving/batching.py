@@ -223,9 +223,8 @@ class Worker(Crew[Order]):
         """Computes a batch; gives the orders of which nothing is left to compute."""
         self.metrics.batches.see(self.served.name, sum(len(places) for _, places in batch))
         kind, key = batch[0][0].kind, batch[0][0].key
-        CORES.take(model)
         try:
-            with self._turn_of(model, kind, key):
+            with self._turn_of(model, kind, key), CORES.share(model):
                 found = kind.compute(model, key, [order.units[i] for order, places in batch for i in places])
         except Exception as error:
             if len(batch) > 1:  # the fault of one of them: each by itself

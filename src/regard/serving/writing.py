@@ -128,12 +128,14 @@ class Scribe(Crew[Writing]):
         for text, (writing, _) in list(self._under_way.items()):
             if writing.given_up:
                 self._release(text)
-        self._fill()
-        company = self._company
-        if company is None or not self._under_way:
+        if self._company is None:
             return
-        CORES.take(company)
-        wrote = company.step()
+        with CORES.share(self._company):
+            self._fill()
+            company = self._company
+            if company is None or not self._under_way:
+                return
+            wrote = company.step()
         self.metrics.batches.see(self.served.name, len(wrote))
         self.metrics.tokens_out.add(self.served.name, by=len(wrote))
         self._hand_out(wrote)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
@@ -39,8 +41,8 @@ class Member:
 
     def takes(self, model: Any = CPU) -> int:
         def take() -> int:
-            self.shared.take(model)
-            return torch.get_num_threads()
+            with self.shared.share(model):
+                return torch.get_num_threads()
 
         return self._thread.submit(take).result()
 
@@ -55,6 +57,17 @@ def test_who_computes_at_the_same_time_has_an_equal_share(now):
     now.seconds += cores.LATELY + 0.1
     assert second.takes() == 4  # the others have not computed lately
     assert first.takes() == 2
+
+
+def test_who_computes_for_long_keeps_its_share(now):
+    shared = Cores(4)
+    first, second = Member(shared), Member(shared)
+    with shared.share(CPU):
+        now.seconds += 10 * cores.LATELY
+        assert first.takes() == 2
+    assert second.takes() == 1  # all three have computed lately
+    now.seconds += cores.LATELY + 0.1
+    assert second.takes() == 4
 
 
 def test_models_elsewhere_take_nothing(now):
@@ -72,12 +85,14 @@ def test_models_elsewhere_take_nothing(now):
 def test_served_models_take_their_share_before_they_compute(folders, monkeypatch):
     took: Counter[str] = Counter()
 
-    def take(model: Any) -> None:
+    @contextlib.contextmanager
+    def share(model: Any) -> Iterator[None]:
         assert on_cpu(model)
         took[threading.current_thread().name] += 1
+        yield
 
     for module in (batching, writing):
-        monkeypatch.setattr(module, "CORES", SimpleNamespace(take=take))
+        monkeypatch.setattr(module, "CORES", SimpleNamespace(share=share))
     service = Service(Shelf.open([f"{name}={folder}" for name, folder in folders.items()], device="cpu"))
 
     async def ask() -> None:

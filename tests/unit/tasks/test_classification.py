@@ -177,7 +177,8 @@ def test_a_run_is_loaded_with_its_labels(folder, classifier):
     loaded = TextClassifier.load(folder(), "cpu")
     assert loaded.labels == tuple(LABELS)
     assert loaded.most == 6
-    np.testing.assert_array_equal(loaded.probabilities(TEXTS[:2]), classifier.probabilities(TEXTS[:2]))
+    # up to rounding: a CPU may multiply otherwise in models that are loaded (layers/cpu_products.py)
+    np.testing.assert_allclose(loaded.probabilities(TEXTS[:2]), classifier.probabilities(TEXTS[:2]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,9 @@ def test_terms_are_written(by_torch):
         assert has == wanted
         assert wanted == 0 or satisfied(glossary, text, one[0].text)[0] < wanted
         assert other[0].finished
-    assert careful[2] == plain[2]  # nothing changes where there are no terms
+    # nothing changes where there are no terms; in other company, products may differ in their last bits
+    assert [one.tokens for one in careful[2]] == [one.tokens for one in plain[2]]
+    assert [one.score for one in careful[2]] == pytest.approx([one.score for one in plain[2]], abs=1e-5)
     alone = by_torch.with_glossary(glossary).hypotheses(texts[1:2])
     assert alone[0][0].text == careful[1][0].text
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.layers.attention.few_queries import attend_few, is_few
+from regard.layers.attention.few_queries import attend_few, is_few, is_short
 from regard.layers.attention.relative import SchemeAtPlaces
 
 Heads = Float[Tensor, "B H N Dh"]
@@ -48,6 +48,8 @@ def attend_heads(
         key, value = (x.repeat_interleave(query.shape[1] // x.shape[1], dim=1) for x in (key, value))
     if fused and bias is None and not causal and not dropout and is_few(query, key, value):
         return attend_few(query, key, value, keep), None
+    if fused and bias is None and is_short(query, key):
+        return attend_few(query, key, value, keep, causal=causal, dropout=dropout), None
     if fused and bias is None:
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=keep, dropout_p=dropout, is_causal=causal)
         return mixed, None

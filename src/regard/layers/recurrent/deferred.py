@@ -11,6 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from regard.layers.cpu_products import dense, linear, suits, turned_product
+
 Kept = tuple[int, Tensor, Tensor]  # by which pass backwards, the step's input, the gradient of its output
 
 
@@ -20,6 +22,8 @@ class Deferred:
     def __init__(self, weight: Float[Tensor, "O I"]):
         weight = _as_computed(weight)
         self.weight = weight.detach()
+        if suits(self.weight, self.weight):
+            self.weight = dense(self.weight)  # once, not at every step
         self._steps: list[Kept] = []
         self._anchor: Tensor | None = None
         if torch.is_grad_enabled() and weight.requires_grad:
@@ -28,7 +32,7 @@ class Deferred:
     def __call__(self, x: Float[Tensor, "*N I"]) -> Float[Tensor, "*N O"]:
         x = x.to(self.weight.dtype)
         if self._anchor is None:
-            return x @ self.weight.t()
+            return linear(x, self.weight, None)
         return _Step.apply(x, self.weight, self._anchor, self._steps)  # type: ignore[return-value]
 
 
@@ -51,14 +55,14 @@ class _Step(torch.autograd.Function):
     def forward(ctx, x, weight, anchor, steps):
         ctx.save_for_backward(x, weight)
         ctx.steps = steps
-        return x @ weight.t()
+        return linear(x, weight, None)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         x, weight = ctx.saved_tensors
         ctx.steps.append((_pass(), x, d_out))
-        d_x = d_out @ weight if ctx.needs_input_grad[0] else None
+        d_x = linear(d_out, weight.t(), None) if ctx.needs_input_grad[0] else None
         return d_x, None, None, None
 
 
@@ -76,7 +80,7 @@ class _Anchor(torch.autograd.Function):
         steps = _taken(ctx.steps)
         inputs = torch.cat([x.flatten(0, -2) for x, _ in steps])
         gradients = torch.cat([d_out.flatten(0, -2) for _, d_out in steps])
-        return gradients.t() @ inputs, None
+        return turned_product(gradients, inputs), None
 
 
 def _as_computed(tensor: Tensor) -> Tensor:

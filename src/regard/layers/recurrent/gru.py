@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.layers.cpu_products import linear
 from regard.layers.recurrent.cells import reset_before_step
 from regard.layers.recurrent.deferred import Deferred
 
@@ -26,7 +27,7 @@ class ResetBeforeGRU(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S I"], h: Float[Tensor, "1 B D"] | None = None
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "1 B D"]]:
-        gates = nn.functional.linear(x, self.weight_ih_l0).transpose(0, 1).unbind(0)
+        gates = linear(x, self.weight_ih_l0, None).transpose(0, 1).unbind(0)
         step = ResetBeforeStep(self.weight_hh_l0)
         state = self.weight_hh_l0.new_zeros(len(x), self.weight_hh_l0.shape[1]) if h is None else h[0]
         outputs = []

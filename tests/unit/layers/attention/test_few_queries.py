@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from regard.core.types import EOS, pad_rows
 from regard.layers.attention import few_queries, multihead
-from regard.layers.attention.few_queries import attend_few, is_few
+from regard.layers.attention.few_queries import attend_few, is_few, is_short
 from regard.layers.attention.multihead import as_added, attend_heads
 from regard.models.base import build_model
 from regard.models.transformer import TransformerConfig
@@ -68,6 +68,71 @@ def test_it_is_not_taken_where_something_is_learned_or_would_be_copied_or_is_not
         assert not is_few(query, key, apart)
         many = torch.zeros(5, 2, 600, 8)
         assert not is_few(query, many, many)
+
+
+@pytest.mark.parametrize("masked", ["no", "mask", "added", "each"])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_gradients_are_those_of_the_fused_kernel(monkeypatch, masked, causal, groups):
+    query, key, value, keep = _heads(queries=9)
+    if masked == "each":
+        keep = keep & (torch.rand(5, 1, 9, 9) < 0.8)
+        keep[..., 0] = True
+    mask = None if masked == "no" else as_added(keep, query) if masked == "added" else keep
+    key, value = key[:, ::groups], value[:, ::groups]
+    taken, found = [], []
+
+    def told(*given, **how):
+        taken.append(given)
+        return attend_few(*given, **how)
+
+    monkeypatch.setattr(multihead, "attend_few", told)
+    for short in (True, False):
+        if not short:
+            if causal and mask is not None:  # which torch does not take together
+                hidden = torch.zeros(9, 9).masked_fill(torch.ones(9, 9).triu(1) > 0, float("-inf"))
+                mask, causal = hidden + (mask if masked == "added" else as_added(mask, query)), False
+            monkeypatch.setattr(multihead, "is_short", lambda *_: False)
+        own = [one.clone().requires_grad_() for one in (query, key, value)]
+        mixed, weights = attend_heads(*own, mask, causal=causal)
+        (mixed * torch.linspace(-1, 1, mixed.numel()).view_as(mixed)).sum().backward()
+        found.append([mixed.detach(), *(one.grad for one in own)])
+        assert weights is None
+    assert len(taken) == (0 if groups == 2 and masked == "no" else 1)  # torch takes groups where nothing is hidden
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_sentence_of_which_all_is_hidden_spoils_no_gradient():
+    query, key, value, keep = _heads()
+    keep[1] = False
+    own = [one.clone().requires_grad_() for one in (query, key, value)]
+    attend_few(*own, keep).sum().backward()
+    assert all(one.grad is not None and one.grad.isfinite().all() for one in own)
+    mine = attend_few(query, key, value, keep)
+    with torch.inference_mode():
+        assert torch.allclose(attend_few(query, key, value, keep)[2:], mine[2:])
+
+
+def test_dropout_is_of_the_weights():
+    query, key, _, _ = _heads()
+    value = torch.eye(9).expand(5, 2, 9, 9)  # so that the weights come out
+    torch.manual_seed(1)
+    found = attend_few(query, key, value, None, dropout=0.25)
+    weights = attend_few(query, key, value, None)
+    kept = found != 0
+    assert torch.allclose(found[kept], (weights / 0.75)[kept])
+    assert 0.6 < kept.float().mean() < 0.9
+
+
+def test_gradients_of_long_sentences_and_elsewhere_are_the_fused_kernels():
+    query, key, _, _ = _heads()
+    assert is_short(query, key)
+    assert not is_short(query, torch.zeros(5, 2, 129, 8))
+    assert not is_short(torch.zeros(5, 2, 129, 8), key)
+    assert not is_short(query.double(), key.double())
+    with torch.no_grad():
+        assert not is_short(query, key)
 
 
 def test_a_graph_is_for_any_number_of_sentences():
