@@ -11,6 +11,7 @@ label smoothing.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -150,7 +151,11 @@ class Timer:
     """How much of the time is over, and how much of it since the first step was done."""
 
     def __init__(self, seconds: float):
-        self.began, self.seconds, self.stepped = time.monotonic(), seconds, 0.0
+        self.seconds, self.stepped = seconds, 0.0
+        self.start()
+
+    def start(self) -> None:
+        self.began = time.monotonic()
 
     def part(self) -> float:
         return (time.monotonic() - self.began) / self.seconds
@@ -165,9 +170,11 @@ class Timer:
         return torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
 
 
-def fit(model: Any, data: Pairs, peer: Peer, seconds: float, folder: Path) -> int:
-    """Trains for so many seconds; gives the number of steps taken. The device may be a few steps behind the clock."""
-    return (_by_trainer if has_trainer() else _by_loop)(model, data, peer, Timer(seconds), folder)
+def fit(model: Any, data: Pairs, peer: Peer, seconds: float, folder: Path) -> tuple[int, float]:
+    """Trains for so many seconds; gives the steps taken and when it began. The device may be a few steps behind the clock."""
+    timer = Timer(seconds)
+    steps = (_by_trainer if has_trainer() else _by_loop)(model, data, peer, timer, folder)
+    return steps, timer.began
 
 
 def _by_trainer(model: Any, data: Pairs, peer: Peer, timer: Timer, folder: Path) -> int:
@@ -175,11 +182,24 @@ def _by_trainer(model: Any, data: Pairs, peer: Peer, timer: Timer, folder: Path)
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             control.should_training_stop |= timer.part() >= 1
 
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.on_log(args, state, control)
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.global_step < 2:
+                self.on_log(args, state, control)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+            row = {"step": state.global_step, "seconds": round(timer.part() * timer.seconds, 2), **(logs or {})}
+            with (folder / "log.jsonl").open("a") as log:
+                log.write(json.dumps(row) + "\n")
+
     class Timed(transformers.Seq2SeqTrainer):
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
             self.lr_scheduler = timer.schedule(optimizer or self.optimizer, peer)
             return self.lr_scheduler
 
+    folder.mkdir(parents=True, exist_ok=True)
     on_cuda = torch.cuda.is_available()
     kind = transformers.Seq2SeqTrainingArguments
     grouped = {"train_sampling_strategy": "group_by_length", "group_by_length": True}  # its name has changed
@@ -214,6 +234,7 @@ def _by_trainer(model: Any, data: Pairs, peer: Peer, timer: Timer, folder: Path)
     )
     trainer = Timed(model=model, args=arguments, train_dataset=data, data_collator=collate, callbacks=[Stopping()])
     trainer.remove_callback(transformers.PrinterCallback)
+    timer.start()  # what it imports on the way does not count
     trainer.train()
     return trainer.state.global_step
 

@@ -291,8 +291,7 @@ def marian_train(job: Job) -> dict[str, Any]:
     model, data, peer = marian_parts(job)
     folder = job.path("run")
     shutil.rmtree(folder, ignore_errors=True)
-    began = time.monotonic()
-    steps = fit(model, data, peer, job.seconds * (1 - MARGIN), folder)
+    steps, began = fit(model, data, peer, job.seconds * (1 - MARGIN), folder)
     model.save_pretrained(folder)
     seconds = time.monotonic() - began
     import transformers
