@@ -82,7 +82,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> Non
     for ours, theirs in zip(found, expected, strict=True):
         assert [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
         for one, other in zip(ours, theirs, strict=True):
-            assert one.score == pytest.approx(other.score, rel=1e-5, abs=1e-4)
+            assert one.score == pytest.approx(other.score, rel=5e-5, abs=1e-4)  # of up to 36 tokens, each as below
             assert one.token_log_probs == pytest.approx(other.token_log_probs, rel=1e-4, abs=1e-4)
 
 
