@@ -66,18 +66,22 @@ def write_text(work: Path, most: int) -> None:
     (work / "train.en").write_text("".join(f"{one}\n" for one in sources), encoding="utf-8")
 
 
-def distil(work: Path, device: str) -> dict[str, Any]:
-    """The teacher's translation of every training source, in distilled.tsv."""
-    teacher: Translator = regard.load(bundled_model(), device, engine="torch" if device == "cuda" else "auto")
-    settings = dataclasses.replace(teacher.search, beam=5, nbest=1)
+def distil(teacher: Translator, sources: Path, out: Path, beam: int) -> dict[str, Any]:
+    """A file of pairs: each source and the teacher's translation of it."""
+    settings = dataclasses.replace(teacher.search, beam=beam, nbest=1)
 
     def made(first: int, lines: list[str]) -> Made:
         return make_pairs(teacher, "distil", lines, settings, first_line=first + 1)
 
     began = time.perf_counter()
-    alone = Launched()
-    counts = work_through(work / "train.en", work / "distilled.tsv", {"beam": 5}, alone, lambda: made)
+    counts = work_through(sources, out, {"beam": beam}, Launched(), lambda: made)
     return {**counts, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def teach(work: Path, device: str) -> dict[str, Any]:
+    """The bundled model's translation of every training source, in distilled.tsv."""
+    teacher: Translator = regard.load(bundled_model(), device, engine="torch" if device == "cuda" else "auto")
+    return distil(teacher, work / "train.en", work / "distilled.tsv", beam=5)
 
 
 def some_layers(out: Path) -> None:
@@ -138,7 +142,7 @@ def make_students(work: Path, asked: argparse.Namespace, settings: list[str]) ->
     write_text(work, asked.pairs)
     steps = [f"train.steps={asked.steps}", f"train.device={asked.device}", *settings]
     running = [training("references", work / "train.tsv", work, asked, steps)]
-    print(json.dumps({"distil": distil(work, asked.device)}), flush=True)
+    print(json.dumps({"distil": teach(work, asked.device)}), flush=True)
     running.append(training("distilled", work / "distilled.tsv", work, asked, steps))
     for one in running:
         one.join()
