@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
@@ -538,6 +539,26 @@ def test_sixteen_bits_where_they_are_allowed_change_little(name, variant):
         assert p.grad is not None, n
         assert p.grad.dtype == p.dtype, n
         assert torch.isfinite(p.grad).all(), n
+
+
+@torch.no_grad()
+def test_a_model_of_sixteen_bits_writes_nearly_the_same_or_says_why_not(name, variant):
+    """In float16, which all CPUs can multiply: what must not be mixed with float32 is the same."""
+    model = make(name, variant)
+    if model.needs_float32 is not None:
+        assert " " in model.needs_float32
+        return
+    source, target = batch()
+    low = copy.deepcopy(model).to(torch.float16)
+    expected, found = (one.output.scores(one(source, target).hidden) for one in (model, low))
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.1)
+    memory, state = low.start(source, beams=2, capacity=8)
+    stepped = low.advance(target[:, None].expand(-1, 2, -1), memory, state)[0]
+    torch.testing.assert_close(low.output.scores(stepped[:, 1]), found, rtol=0.05, atol=0.1)
+    config = SearchConfig(beam=3, nbest=3, max_length=6, max_repeat=0, length_norm="none")
+    for ours, theirs in zip(search(low, source, config), search(model, source, config), strict=True):
+        assert [h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=0.03, abs=0.1)
+        assert ours[0].score == pytest.approx(sum(ours[0].token_log_probs), abs=1e-4)
 
 
 def test_saved_weights_give_the_same_model(name, variant, tmp_path):

@@ -34,15 +34,16 @@ def run_generate(
     device: str,
     draft: Path | None = None,
     ahead: int = 2,
+    compute: Any = "auto",
 ) -> None:
     """Writes text after a prompt; one text comes as its tokens do.
 
     Without a prompt, standard input is the prompt, and where that is a terminal or empty, a text begins. `wishes` are those
     of `TextModel.settings`. `echo` writes the prompt first; None does so on a terminal.
     """
-    reader = load_text_model(model, device)
+    reader = load_text_model(model, device, compute)
     if draft is not None:
-        reader = reader.drafted(load_text_model(draft, device), ahead)
+        reader = reader.drafted(load_text_model(draft, device, compute), ahead)
         note_draft(reader.device.type)
     text = prompt if prompt is not None else prompt_from_input()
     config = _settings(reader, wishes)
@@ -61,12 +62,12 @@ def run_generate(
             _write([lead], [generation.text], terminal)
 
 
-def load_text_model(model: Path | None, device: str) -> TextModel:
+def load_text_model(model: Path | None, device: str, compute: Any = "auto") -> TextModel:
     """The language model of a folder; a note says so if its run is not finished."""
     if model is None:
         todo = "Give --model DIR; `regard demo --task lm` trains a small one here, in two minutes"
         raise ConfigError("--model", "no language model is given, and none ships with regard", todo)
-    reader = TextModel.load(find_model(model), device)
+    reader = TextModel.load(find_model(model), device, compute)
     note_unfinished(reader.folder)
     return reader
 

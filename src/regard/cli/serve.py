@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.errors import ConfigError
-from regard.engines.ctranslate2_limits import COMPUTE
+from regard.core.number_formats import ASKED
 from regard.serving.app import make_app
 from regard.serving.companions import check_numbers
 from regard.serving.keys import Keys
@@ -52,7 +52,7 @@ def run_serve(
     """Serves until Ctrl-C or SIGTERM. All settings and folders are checked before anything listens; models load when asked for."""
     bounds = Limits.from_settings(limits)
     keys = Keys.read(key_file)
-    engine_, compute_ = _choice("--engine", engine, ENGINES), _choice("--compute", compute, ("auto", *COMPUTE))
+    engine_, compute_ = _choice("--engine", engine, ENGINES), _choice("--compute", compute, ASKED)
     check_numbers(ahead, fusion, mix)
     shelf = Shelf.open(
         folders, device=device, engine=engine_, compute=compute_, most_loaded=most_loaded, guard=GUARD if guard else None,

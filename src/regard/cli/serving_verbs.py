@@ -25,7 +25,9 @@ def serve(
         typer.Option(help="Keys that clients must show, one on each line. Default: those in the variable REGARD_KEYS."),
     ] = None,
     engine: Annotated[str, typer.Option(help="Of translators: auto, ctranslate2 or torch.")] = "auto",
-    compute: Annotated[str, typer.Option(help="On a CPU: auto, int8, int8_float32 or float32.")] = "auto",
+    compute: Annotated[
+        str, typer.Option(help="Numbers: auto, float32, bfloat16; on a CPU int8, int8_float32.")
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     limit: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A bound, such as beam=8: see docs/serving.md.")

@@ -35,15 +35,18 @@ def run_synthesise(
     tag: str,
     device: str,
     engine: Any,
+    compute: Any,
 ) -> None:
     check_outputs([output], [one for one in (source, references) if one is not None])
-    translator = load_translator(model, own_device(device), engine=engine).tagged(tag)
+    translator = load_translator(model, own_device(device), engine=engine, compute=compute).tagged(tag)
     note_unfinished(translator.folder)
     if references is not None:
         changes = {"nbest": CANDIDATES, **changes}
     settings = settings_from(translator, changes)
     this, began = launched(), time.monotonic()
     asked: dict[str, Any] = {"kind": kind, "settings": dataclasses.asdict(settings), "tag": tag}
+    if compute != "auto":
+        asked["compute"] = compute
     if references is not None:
         asked["references"] = str(references.absolute())
     if translator.folder is not None and (translator.folder / MANIFEST).exists():

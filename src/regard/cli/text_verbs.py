@@ -55,6 +55,7 @@ def generate(
     ] = None,
     ahead: Annotated[int, typer.Option(help="How many tokens --draft guesses at a time.")] = 2,
     device: DeviceOption = "auto",
+    compute: Annotated[str, typer.Option(help="Numbers: auto (float32), float32, bfloat16; on a CPU int8.")] = "auto",
 ) -> None:
     """Write text after a prompt with a language model, as its tokens come; or from a label."""
     with whole_imports():
@@ -67,8 +68,10 @@ def generate(
         "top_p": top_p, "min_p": min_p, "seed": seed, "beam": beam,
     }  # fmt: skip
     if label is None:
-        run_generate(prompt, model, wishes, echo, as_json, device, draft, ahead)
+        run_generate(prompt, model, wishes, echo, as_json, device, draft, ahead, compute)
         return
+    if compute != "auto":
+        raise ConfigError("--compute", "a label-writer computes in float32", "Leave --compute out")
     if prompt is not None or echo:
         raise ConfigError("--label", "a text from a label goes on from no prompt", "Leave --prompt and --echo out")
     run_compose(label, model, wishes, as_json, device)

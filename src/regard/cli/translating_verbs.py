@@ -19,6 +19,13 @@ ModelOption = Annotated[
 ]
 TagOption = Annotated[str, typer.Option(help="What kind of text it is, for models trained with tags, such as <news>.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps.")]
+ComputeOption = Annotated[
+    str,
+    typer.Option(
+        "--compute",
+        help="auto, float32, bfloat16; on a CPU int8, int8_float32 (CTranslate2's). auto: CTranslate2 int8, torch float32.",
+    ),
+]
 
 
 def add_translating_verbs(app: typer.Typer) -> None:
@@ -113,12 +120,7 @@ def translate(
         str,
         typer.Option(help="auto, torch or ctranslate2. auto: CTranslate2 on a CPU, where it can do what is asked for."),
     ] = "auto",
-    compute: Annotated[
-        str,
-        typer.Option(
-            help="Numbers on a CPU: auto, int8, float32, or int8_float32 (CTranslate2's). auto: CTranslate2 int8, torch float32."
-        ),
-    ] = "auto",
+    compute: ComputeOption = "auto",
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say on standard error which engine answered.")
     ] = False,
@@ -242,6 +244,7 @@ def backtranslate(
     tag: TagOption = "",
     device: DeviceOption = "auto",
     engine: Annotated[str, typer.Option(help="auto, torch or ctranslate2.")] = "auto",
+    compute: ComputeOption = "auto",
 ) -> None:
     """Make training pairs of plain text by a model of the other direction. Killed, it goes on where it was; torchrun spreads it."""
     with whole_imports():
@@ -249,7 +252,7 @@ def backtranslate(
 
     wishes = {"beam": beam, "top_k": top_k, "seed": seed, "method": "sample" if sample else None}
     given = {name: value for name, value in wishes.items() if value is not None}
-    run_synthesise("back", text, out, model, None, given, tag, device, engine)
+    run_synthesise("back", text, out, model, None, given, tag, device, engine, compute)
 
 
 def distil(
@@ -266,13 +269,14 @@ def distil(
     tag: TagOption = "",
     device: DeviceOption = "auto",
     engine: Annotated[str, typer.Option(help="auto, torch or ctranslate2.")] = "auto",
+    compute: ComputeOption = "auto",
 ) -> None:
     """Make training pairs for a small model of a large one's translations. Killed, it goes on where it was; torchrun spreads it."""
     with whole_imports():
         from regard.cli.synthesise import run_synthesise
 
     given = {} if beam is None else {"beam": beam}
-    run_synthesise("distil", text, out, model, references, given, tag, device, engine)
+    run_synthesise("distil", text, out, model, references, given, tag, device, engine, compute)
 
 
 def shortlist(

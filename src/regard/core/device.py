@@ -1,6 +1,10 @@
-"""Chooses where to compute: CUDA, Apple's MPS, or the CPU."""
+"""Chooses where to compute: CUDA, Apple's MPS, or the CPU; and says whether bfloat16 can be computed there."""
 
 from __future__ import annotations
+
+import functools
+import subprocess
+import sys
 
 import torch
 
@@ -26,3 +30,22 @@ def choose_device(name: str = "auto") -> torch.device:
     if device.type not in ("cpu", "cuda", "mps"):
         raise ConfigError("device", f"{name!r} is not supported", "Use auto, cpu, cuda, cuda:N or mps")
     return device
+
+
+_PROBE = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(float((a @ a).sum()))"
+
+
+def why_no_bfloat16(device: torch.device) -> str | None:
+    """Why products of bfloat16 cannot be computed on a device, in words; None where they can."""
+    if device.type == "cuda":
+        return None if torch.cuda.is_bf16_supported() else f"{torch.cuda.get_device_name(device)} has no such products"
+    if device.type == "cpu":
+        return None if _cpu_multiplies_bfloat16() else "this CPU cannot multiply in bfloat16"
+    return f"on {device.type} it was never tried"
+
+
+@functools.cache
+def _cpu_multiplies_bfloat16() -> bool:
+    """Some CPUs end the process at such a product, so it is tried in another one."""
+    probe = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, timeout=120, check=False)
+    return probe.returncode == 0

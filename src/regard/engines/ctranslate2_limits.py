@@ -8,7 +8,6 @@ from typing import Any, Literal
 from regard.engines.transformer_settings import TransformerSettings, read_settings
 
 Compute = Literal["int8", "int8_float32", "float32"]
-Asked = Literal["auto", "int8", "int8_float32", "float32"]  # auto: of CTranslate2 int8, of torch float32
 MODEL = "model.bin"  # the file with the weights
 COMPUTE: tuple[Compute, ...] = ("int8", "int8_float32", "float32")
 POSITIONS = 1024  # rows of a table of waves: no longer text can be read or written

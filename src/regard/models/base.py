@@ -19,6 +19,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -40,7 +41,7 @@ LABELLING: frozenset[Capability] = frozenset({"classifies", "tags"})  # models w
 
 
 class Recorder:
-    """Collects named tensors while a model runs. Passing one switches from fused to explicit attention.
+    """Collects named tensors while a model runs, 16 bits as float32. Passing one switches from fused to explicit attention.
 
     Names are `part.layer.what`, such as `decoder.1.cross`; attention weights are [B, H, T, S] in `forward`
     and [B, K, H, T, S] in `advance`.
@@ -50,7 +51,7 @@ class Recorder:
         self.tensors: dict[str, Tensor] = {}
 
     def add(self, name: str, tensor: Tensor) -> None:
-        self.tensors[name] = tensor
+        self.tensors[name] = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
 
 
 class Limits(NamedTuple):
@@ -78,6 +79,11 @@ class Writer(nn.Module, ABC):
     @property
     def limits(self) -> Limits:
         return Limits()
+
+    @property
+    def needs_float32(self) -> str | None:
+        """Why it cannot write in bfloat16, in words; None where it can."""
+        return "its states add up from step to step, which needs more than 16 bits"
 
     def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:
         """Teacher forcing: hidden states for every position of the decoder input (which starts with BOS).

@@ -219,6 +219,10 @@ class ConvS2S(Writer):
     def limits(self) -> Limits:
         return Limits(self.config.max_length, self.config.max_length)
 
+    @property
+    def needs_float32(self) -> str | None:
+        return None
+
     def _embed(
         self, tokens: Tensor, table: nn.Embedding, positions: LearnedPositions, at: Tensor, longest: int
     ) -> Tensor:

@@ -239,6 +239,10 @@ class GPT(LanguageModel):
         """The context, whatever the positions: rotary ones and ALiBi go on beyond it, but what is written gets worse and worse."""
         return Limits(target=self.config.context)
 
+    @property
+    def needs_float32(self) -> str | None:
+        return None
+
     def check_length(self, longest: int) -> None:
         limit = self.config.context
         if longest > limit:

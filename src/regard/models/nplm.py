@@ -90,6 +90,10 @@ class NPLM(LanguageModel):
         self.output = SoftmaxOutput(inputs * config.direct + config.width, vocabulary, tied)  # W, U, b
         start_by_sizes(self, (), 1)
 
+    @property
+    def needs_float32(self) -> str | None:
+        return None
+
     def begin(self, rows: int, *, beams: int = 1, capacity: int = 256) -> NPLMState:
         shape = (rows, beams, self.config.order - 1)
         return NPLMState(torch.full(shape, PAD, device=self.embedding.weight.device))

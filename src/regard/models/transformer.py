@@ -292,6 +292,10 @@ class Transformer(Writer):
     def limits(self) -> Limits:
         return Limits(self.source_positions.limit, self.target_positions.limit)
 
+    @property
+    def needs_float32(self) -> str | None:
+        return "batch normalisation is in float32" if self.config.normalise == "batch" else None
+
     def _embed(
         self,
         tokens: Int[Tensor, "B N"],

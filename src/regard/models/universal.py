@@ -219,6 +219,10 @@ class UniversalTransformer(Writer):
                     if name.endswith("out.weight"):
                         parameter.data *= (sublayers * self.config.steps) ** -0.5
 
+    @property
+    def needs_float32(self) -> str | None:
+        return "halting probabilities add up in float32" if self.config.halting == "act" else None
+
     def _embed(self, tokens: Int[Tensor, "B N"], table: nn.Embedding) -> Float[Tensor, "B N D"]:
         return self.dropout(table(tokens) * math.sqrt(self.config.width))  # H^0
 

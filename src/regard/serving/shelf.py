@@ -19,7 +19,7 @@ from regard.tasks.run_files import read_config
 from regard.tasks.translation import Translator
 
 if TYPE_CHECKING:
-    from regard.engines.ctranslate2_limits import Asked
+    from regard.core.number_formats import Asked
     from regard.tasks.translation_engines import Engine
 
 Task = Literal["translation", "language", "classification", "tagging", "masked", "vectors"]

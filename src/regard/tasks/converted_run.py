@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from regard.core.errors import CheckpointError, RegardError
 from regard.core.files import MANIFEST, check_header, read_json
+from regard.core.number_formats import Asked
 from regard.data.prepared import cache_folder
 from regard.data.tokenizers import Tokenizer
 from regard.engines.ctranslate2_engine import SHORT_LISTS, CTranslate2Engine, installed
-from regard.engines.ctranslate2_limits import Asked, Compute, longest, why_not
+from regard.engines.ctranslate2_limits import Compute, longest, why_not
 from regard.engines.model_cache import KEPT, cached, key_of
 from regard.tasks.run_files import WEIGHTS, Opened
 
@@ -57,6 +58,7 @@ def vocabulary(tokenizer: Tokenizer) -> list[str]:
 
 def open_engine(folder: Path, opened: Opened, asked: Asked) -> CTranslate2Engine:
     """The engine of a run whose files were checked against the manifest."""
+    assert asked != "bfloat16"
     compute: Compute = "int8" if asked == "auto" else asked
     section = opened.config["model"]
     made_from = {

@@ -16,6 +16,7 @@ import torch
 from regard.core import config as configuration
 from regard.core.device import choose_device
 from regard.core.errors import ConfigError, ModelError
+from regard.core.number_formats import Asked
 from regard.core.types import EOS
 from regard.data.tokenizers import Tokenizer, TokenizerPair
 from regard.models.base import LanguageModel, Writer
@@ -27,6 +28,7 @@ from regard.search.speculative import Tally, speculate
 from regard.search.text_scores import no_source
 from regard.tasks.folder import load_model
 from regard.tasks.line_batches import batches
+from regard.tasks.lower_numbers import in_numbers
 from regard.tasks.next_words import NextWord, next_tokens, next_words
 from regard.tasks.pair_score import PairScore
 from regard.tasks.prompt_reading import PromptReader
@@ -89,11 +91,12 @@ class TextModel:
         return other
 
     @classmethod
-    def load(cls, folder: Path | str, device: str = "auto") -> TextModel:
-        """The model of a run folder."""
+    def load(cls, folder: Path | str, device: str = "auto", compute: Asked = "auto") -> TextModel:
+        """The model of a run folder. `compute`, in which numbers: float32 (auto), bfloat16, or on a CPU int8."""
         folder = Path(folder)
         chosen = choose_device(device)
         model, tokenizers, config = load_model(folder)
+        model = in_numbers(model, chosen, compute)
         settings = configuration.build(SearchConfig, config.get("search", {}), "search")
         return cls(model, tokenizers, settings, device=chosen, config=config, folder=folder)
 

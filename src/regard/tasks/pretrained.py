@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from regard.core.errors import CheckpointError, ModelError
-from regard.engines.ctranslate2_limits import Asked, why_not
+from regard.core.number_formats import Asked
+from regard.engines.ctranslate2_limits import why_not
 from regard.tasks.run_files import read_config
 from regard.tasks.translation import Translator
 from regard.tasks.translation_engines import Engine
@@ -55,13 +56,14 @@ def load(
     """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model.
 
     Translators are run by an `engine`: see `Translator.load`. Other models are run by torch, whatever is asked for.
+    `compute` is for what writes: translators and language models.
     """
     folder = find_model(path)
     capabilities = capabilities_of(read_config(folder)["model"])
     if "continues" in capabilities:
         from regard.tasks.language_model import TextModel
 
-        return TextModel.load(folder, device)
+        return TextModel.load(folder, device, "auto" if compute == "int8_float32" else compute)
     if "classifies" in capabilities:
         from regard.tasks.classification import TextClassifier
 

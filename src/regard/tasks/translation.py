@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from regard.core.errors import ConfigError, ModelError
+from regard.core.number_formats import Asked
 from regard.core.search_config import SearchConfig
 from regard.data.tokenizers import TokenizerPair
-from regard.engines.ctranslate2_limits import Asked
 from regard.tasks.guarding import Guard
 from regard.tasks.lazy_torch import LazyTorch
 from regard.tasks.line_batches import chunks
@@ -80,8 +80,8 @@ class Translator(SentenceSearch):
         """The model of a run folder.
 
         `engine="auto"` takes CTranslate2 on a CPU where it is installed and can run the model; "ctranslate2" insists on it;
-        "torch", with which all measurements are made, is the default here. `compute`, in which numbers on a CPU: float32,
-        int8, or CTranslate2's int8_float32; `auto` is int8 of CTranslate2 and float32 of torch.
+        "torch", with which all measurements are made, is the default here. `compute`, in which numbers: float32, bfloat16 (of
+        torch, for GPUs), int8 (on a CPU) or CTranslate2's int8_float32; `auto` is int8 of CTranslate2 and float32 of torch.
         """
         from regard.tasks.translator_loading import translator_of  # which imports this file
 

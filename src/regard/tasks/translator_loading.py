@@ -8,8 +8,8 @@ from typing import Any
 from regard.core import config as configuration
 from regard.core.accelerators import is_cpu
 from regard.core.errors import CheckpointError, ConfigError, ModelError
+from regard.core.number_formats import Asked, check_asked
 from regard.core.search_config import SearchConfig
-from regard.engines.ctranslate2_limits import COMPUTE, Asked
 from regard.tasks.confidence import Calibration
 from regard.tasks.lines import Habits
 from regard.tasks.run_files import open_run
@@ -21,8 +21,7 @@ def translator_of(folder: Path, device: str, engine: Engine, compute: Asked) -> 
     """See `Translator.load`."""
     if engine not in ENGINES:
         raise ConfigError("engine", f"{engine!r} is not one of {', '.join(ENGINES)}", "Choose one of them")
-    if compute not in ("auto", *COMPUTE):
-        raise ConfigError("compute", f"{compute!r} is not one of auto, {', '.join(COMPUTE)}", "Choose one of them")
+    check_asked(compute)
     found, note = (None, "") if engine == "torch" else _load_fast(folder, device, engine, compute)
     if found is None:
         found = _load_torch(folder, device, compute, note)
@@ -34,17 +33,11 @@ def _load_torch(folder: Path, device: str, compute: Asked, note: str) -> Transla
     """`note` is in words why CTranslate2 was not taken."""
     from regard.core.device import choose_device
     from regard.tasks.folder import load_model
+    from regard.tasks.lower_numbers import in_numbers
 
     chosen = choose_device(device)
-    if compute == "int8_float32":
-        raise ConfigError("compute", note or "int8_float32 is of CTranslate2, not of torch", "Use int8 or float32")
-    if compute == "int8" and chosen.type != "cpu":
-        raise ConfigError("compute", f"int8 is for a CPU, and {chosen} is none", "Use device cpu, or compute auto")
     model, tokenizers, config = load_model(folder)
-    if compute == "int8":
-        from regard.layers.int8_linear import quantise
-
-        model = quantise(model)
+    model = in_numbers(model, chosen, compute, note)
     translator = Translator(model, tokenizers, device=chosen, folder=folder, **settings_of(config))
     translator.engine_note = note
     return translator
@@ -59,7 +52,7 @@ def _load_fast(folder: Path, device: str, engine: Engine, compute: Asked) -> tup
         reason = _gpu_reason(device)
     else:
         opened = open_run(folder)
-        reason = why_not_run(opened)
+        reason = "bfloat16 is of torch" if compute == "bfloat16" else why_not_run(opened)
         if reason is None:
             settings = settings_of(opened.config)  # mistakes in these before anything is converted and kept
             try:

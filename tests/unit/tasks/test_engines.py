@@ -145,7 +145,7 @@ def test_insisting_makes_the_rest_an_error(bundled: Path, monkeypatch: pytest.Mo
         regard.load(bundled, device="cuda", engine="ctranslate2")
     with pytest.raises(ConfigError, match="not one of auto"):
         regard.load(bundled, engine="fast")  # type: ignore[call-overload]
-    with pytest.raises(ConfigError, match="not one of auto, int8"):
+    with pytest.raises(ConfigError, match="not one of auto, float32"):
         regard.load(bundled, compute="int4")  # type: ignore[call-overload]
     monkeypatch.setattr(converted_run, "installed", lambda: False)
     with pytest.raises(ModelError, match="not installed"):
