@@ -6,8 +6,9 @@
 
 Around the base shape (width 512, inner 2048, 8 heads, 6+6 layers, batches of 512 x 32 tokens, vocabulary 32,000) the width, the
 length, the batch and the vocabulary are swept, each alone. The inner width stays four times the width and a head as wide as it
-is; with the length the rows change so that a batch keeps its tokens (but for --fixed-rows). Random tokens; bf16 on CUDA. Decoding
-is greedy, as many tokens out as the length. One JSON line for each point; the plot shows where a curve bends: the knee is the
+is; with the length the rows change so that a batch keeps its tokens (but for --fixed-rows). Random tokens. Training is as
+`regard train` does it by default (bf16 on CUDA, kernels of sub-layers, recorded steps), decoding that of a model of bfloat16 on
+CUDA: greedy, as many tokens out as the length. One JSON line for each point; the plot shows where a curve bends: the knee is the
 first point from which twice the size brings less than a quarter more tokens a second (rows), or costs more than a quarter of
 them (all else).
 """
@@ -31,6 +32,7 @@ from torch import Tensor
 from regard.core.types import Padded
 from regard.data.batching import Batch
 from regard.models.base import build_model
+from regard.models.fused_forward import kernels_work
 from regard.models.transformer import TransformerConfig
 from regard.search.config import SearchConfig
 from regard.search.search import search
@@ -71,7 +73,7 @@ def read() -> argparse.Namespace:
     add("--work", default="train,decode")
     add("--sweeps", default="width,length,rows,vocabulary")
     add("--seconds", type=float, default=2.0, help="of each point")
-    add("--compile", action="store_true", help="train with compiled layers")
+    add("--compile", action="store_true", help="train with compiled layers instead")
     add("--out", type=Path, default=None)
     add("--plot", type=Path, default=None)
     add("--replot", type=Path, default=None, help="only draw the plot of these JSON lines again")
@@ -108,8 +110,9 @@ def training(shape: Shape, device: torch.device, compile: bool) -> Callable[[], 
     model = made(shape, device).train()
     cuda = device.type == "cuda"
     optimizer = Optimizer(model, TrainConfig(lr=1e-4), device, record=cuda)
+    fuse = not compile and kernels_work(model, device, cuda, False)
     gradients = Gradients(
-        model, autocast(device), 0.1, record=cuda, compile=compile, finish=optimizer.apply if cuda else None
+        model, autocast(device), 0.1, record=cuda, compile=compile, fuse=fuse, finish=optimizer.apply if cuda else None
     )
     source, target = tokens(shape, 1), tokens(shape, 2)
     batch = Batch(Padded(source, torch.ones_like(source, dtype=torch.bool)), target, target.roll(-1, 1), [])
@@ -126,7 +129,7 @@ def training(shape: Shape, device: torch.device, compile: bool) -> Callable[[], 
 
 
 def decoding(shape: Shape, device: torch.device) -> Callable[[], None]:
-    model = made(shape, device).eval()
+    model = made(shape, device).eval().to(torch.bfloat16 if device.type == "cuda" else torch.float32)
     source = tokens(shape, 1)
     source[:, -1] = 2  # EOS
     there = Padded(source, torch.ones_like(source, dtype=torch.bool)).to(device)
@@ -134,7 +137,7 @@ def decoding(shape: Shape, device: torch.device) -> Callable[[], None]:
     config = SearchConfig(beam=1, min_length=length - 1, max_length=length, max_repeat=0)
 
     def step() -> None:
-        with torch.no_grad(), autocast(device)():
+        with torch.no_grad():
             search(model, there, config)
 
     return step
