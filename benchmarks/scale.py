@@ -196,6 +196,7 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import EngFormatter, LogLocator
 
     sweeps, works = (list(dict.fromkeys(row[key] for row in rows)) for key in ("sweep", "work"))
     figure, axes = plt.subplots(len(works), len(sweeps), figsize=(3.6 * len(sweeps), 3.2 * len(works)), squeeze=False)
@@ -216,8 +217,12 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
             )
             left.set_xticks(sizes, [str(n) for n in sizes], rotation=60, fontsize=7)
             left.minorticks_off()
+            left.set_ylim(min(speeds) / 1.4, max(speeds) * 1.4)
+            left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            left.yaxis.set_major_formatter(EngFormatter(sep=""))
             right = left.twinx()
             right.plot(sizes, [r["memory_gb"] for r in mine], marker=".", color="tab:red", alpha=0.5)
+            right.set_ylim(bottom=0)
             right.set_ylabel("GB" if j == len(sweeps) - 1 else "", color="tab:red")
             if (bend := knee(sizes, speeds, rising=sweep == "rows")) is not None:
                 left.axvline(bend, color="grey", linestyle="--", linewidth=1)
