@@ -80,9 +80,9 @@ class Writer(nn.Module, ABC):
     def limits(self) -> Limits:
         return Limits()
 
-    @property
-    def needs_float32(self) -> str | None:
-        """Why it cannot write in bfloat16, in words; None where it can."""
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
+        """Why a model of this configuration cannot write in bfloat16, in words; None where it can."""
         return "its states add up from step to step, which needs more than 16 bits"
 
     def forward(self, source: Padded, target: Int[Tensor, "B T"], record: Recorder | None = None) -> Forced:

@@ -219,8 +219,8 @@ class ConvS2S(Writer):
     def limits(self) -> Limits:
         return Limits(self.config.max_length, self.config.max_length)
 
-    @property
-    def needs_float32(self) -> str | None:
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
         return None
 
     def _embed(

@@ -23,7 +23,7 @@ Departs:
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -239,8 +239,8 @@ class GPT(LanguageModel):
         """The context, whatever the positions: rotary ones and ALiBi go on beyond it, but what is written gets worse and worse."""
         return Limits(target=self.config.context)
 
-    @property
-    def needs_float32(self) -> str | None:
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
         return None
 
     def check_length(self, longest: int) -> None:

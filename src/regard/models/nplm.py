@@ -24,7 +24,7 @@ Departs:
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -90,8 +90,8 @@ class NPLM(LanguageModel):
         self.output = SoftmaxOutput(inputs * config.direct + config.width, vocabulary, tied)  # W, U, b
         start_by_sizes(self, (), 1)
 
-    @property
-    def needs_float32(self) -> str | None:
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
         return None
 
     def begin(self, rows: int, *, beams: int = 1, capacity: int = 256) -> NPLMState:

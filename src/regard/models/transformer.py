@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -292,9 +292,9 @@ class Transformer(Writer):
     def limits(self) -> Limits:
         return Limits(self.source_positions.limit, self.target_positions.limit)
 
-    @property
-    def needs_float32(self) -> str | None:
-        return "batch normalisation is in float32" if self.config.normalise == "batch" else None
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
+        return "batch normalisation is in float32" if config.normalise == "batch" else None
 
     def _embed(
         self,

@@ -27,7 +27,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -219,9 +219,9 @@ class UniversalTransformer(Writer):
                     if name.endswith("out.weight"):
                         parameter.data *= (sublayers * self.config.steps) ** -0.5
 
-    @property
-    def needs_float32(self) -> str | None:
-        return "halting probabilities add up in float32" if self.config.halting == "act" else None
+    @classmethod
+    def needs_float32(cls, config: Any) -> str | None:
+        return "halting probabilities add up in float32" if config.halting == "act" else None
 
     def _embed(self, tokens: Int[Tensor, "B N"], table: nn.Embedding) -> Float[Tensor, "B N D"]:
         return self.dropout(table(tokens) * math.sqrt(self.config.width))  # H^0

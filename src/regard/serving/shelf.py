@@ -125,9 +125,20 @@ class Shelf:
         shelf._guard, shelf._companions = guard, Companions(device=device, mix=mix)
         for given in folders or [BUNDLED]:
             shelf.put(given)
+        if compute == "bfloat16":
+            shelf._check_bfloat16()
         if engine == "ctranslate2" and any(served.beside.members for served in shelf):
             raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
         return shelf
+
+    def _check_bfloat16(self) -> None:
+        """Before anybody waits for an answer of a model that cannot be loaded so."""
+        from regard.tasks.lower_numbers import why_float32
+
+        for served in self:
+            if (reason := why_float32(served.config["model"])) is not None:
+                what = f"{served.name} cannot be used in bfloat16: {reason}"
+                raise ConfigError("--compute", what, "Serve it by itself, with --compute auto")
 
     def put(self, given: str | Path) -> Served:
         """Puts a model on the shelf that is given as `DIR` or `NAME=DIR`."""

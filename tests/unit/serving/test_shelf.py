@@ -124,3 +124,11 @@ def test_a_model_is_loaded_once_for_all_who_ask_at_the_same_time(tmp_path):
         thread.join()
     assert reads == ["a"]
     assert len({id(model) for model in found}) == 1
+
+
+def test_bfloat16_is_refused_for_models_that_need_more_before_anything_is_loaded(tmp_path):
+    gpt, cho, kim = (run_folder(tmp_path / name, name) for name in ("gpt", "cho", "kim"))
+    assert len(Shelf.open([gpt, kim, "tatoeba-en-de"], compute="bfloat16")) == 3  # a classifier writes nothing
+    with pytest.raises(ConfigError, match=r"cho cannot be used in bfloat16: its states add up.*Serve it by itself"):
+        Shelf.open([gpt, cho], compute="bfloat16")
+    assert len(Shelf.open([gpt, cho], compute="int8")) == 2
