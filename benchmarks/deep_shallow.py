@@ -4,10 +4,10 @@
         [--pairs N] [--teacher-steps N] [--student-steps N] [--out DIR] [section.key=value ...]
 
 DIR is the recipe's data.folder. The first of --layers is the teacher. Every depth is trained on the references; each teacher then
-translates its own training text (`regard distil`: its search, one hypothesis), and the other depths are trained on that, too, with
-the teacher's seed and settings. All are scored on the recipe's test files: tokenised lower-cased text for Multi30k's
-lower-cased files, sacreBLEU of detokenised, cased text else. Each run is a process of its own, --at-once of them beside each other
-(so that seconds do not count). How fast such models decode: `decode_cpu.py --layers`.
+translates its own training text (`regard distil`: its search, one hypothesis; on a GPU in bfloat16), and the other depths are
+trained on that, too, with the teacher's seed, tokens and settings. All are scored on the recipe's test files: tokenised lower-cased
+text for Multi30k's lower-cased files, sacreBLEU of detokenised, cased text else. Each run is a process of its own, --at-once of
+them beside each other (so that seconds do not count). How fast such models decode: `decode_cpu.py --layers`.
 
 One JSON line for each run, a table of means and of differences from the teacher last. What is finished in OUT is not done again.
 """
@@ -30,6 +30,7 @@ from distilled_student import distil
 from regard.core.files import read_json, write_bytes, write_json
 from regard.data.corpus import load_corpus
 from regard.data.split import gathered
+from regard.tasks.pretrained import load_translator
 from regard.training.config import RunConfig, build_run_config
 from regard.training.progress import Reporter
 from regard.training.request import gather, nested
@@ -86,9 +87,9 @@ def train(run: Run) -> dict[str, Any]:
         for metric in ("bleu", "chrf"):
             row[f"{text}_{metric}"] = round(system.scores[metric].value, 2)
         row |= {"signature": system.scores["bleu"].signature}
-    translator = regard.load(run.folder)
-    row |= {"parameters": translator.model.parameters_count(), "torch": torch.__version__}
+    row |= {"parameters": load_translator(run.folder).model.parameters_count(), "torch": torch.__version__}
     if run.teaches:
+        translator = regard.load(run.folder, compute="bfloat16" if torch.cuda.is_available() else "auto")
         sources = run.out / f"{run.name}.sources"
         write_bytes(sources, "".join(f"{source}\n" for source, _ in training_pairs(config)).encode())
         row["distilled"] = distil(translator, sources, run.taught(), translator.search.beam)
