@@ -16,7 +16,7 @@ from tape import Tape
 
 from regard.core.errors import ModelError
 from regard.core.types import pad_rows
-from regard.layers.decoding import decoder, kernel_choice, rotary, triton_here
+from regard.layers.decoding import decoder, halves, kernel_choice, rotary, triton_here
 from regard.layers.decoding.kernel_choice import Kernels
 from regard.layers.decoding.vocabulary import Logits
 from regard.models import decoder_parts
@@ -102,6 +102,38 @@ def test_logits_in_round_rows(monkeypatch, name: str, method: str) -> None:
     assert strides == {192}
 
 
+@pytest.fixture
+def in_halves(monkeypatch) -> list[int]:
+    """Steps of any number of rows are taken in halves; how many sentences each half had."""
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
+    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
+    monkeypatch.setattr(halves, "TOGETHER", 1)
+    monkeypatch.setitem(kernel_choice.FORCED, "halves", True)
+    taken, usual = [], halves._of_state
+
+    def of_state(state, part):
+        found = usual(state, part)
+        taken.append(len(found.positions))
+        return found
+
+    monkeypatch.setattr(halves, "_of_state", of_state)
+    return taken
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize(("name", "method"), [*MANY_ROWS_CASES, ("rotary", "beam"), ("post", "beam, exact")])
+def test_rows_in_two_halves(monkeypatch, in_halves, name: str, method: str) -> None:
+    """An odd number of sentences, too; recorded, and by sentences that enter and leave."""
+    compare(make(name), SEARCHES[method], rows=5)
+    assert {2, 3} <= set(in_halves)
+    monkeypatch.setitem(replay.CAPTURES, "cpu", Tape)
+    model, config, sources = make(name), SEARCHES[method], texts(9, 3)
+    expected = [search(model, pad_rows([s]), plainly(config))[0] for s in sources]
+    found = dict(search_many(model, sources, config, rows=4))
+    same([found[i] for i in range(9)], expected)
+    assert not fast_steps.left_out(model)
+
+
 def only(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
     """Of what can be chosen, only these are."""
     for name in Kernels._fields:
@@ -109,7 +141,7 @@ def only(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
 
 
 @pytest.mark.usefixtures("on_cpu")
-@pytest.mark.parametrize("part", ["narrow", "aligned"])
+@pytest.mark.parametrize("part", ["narrow", "aligned", "halves"])
 def test_what_is_for_many_rows_is_left_out_where_it_fails(monkeypatch, caplog, part: str) -> None:
     usual = fast_steps.many_logits
 
@@ -120,6 +152,7 @@ def test_what_is_for_many_rows_is_left_out_where_it_fails(monkeypatch, caplog, p
 
     monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
     monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
+    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
     only(monkeypatch, part)
     monkeypatch.setattr(fast_steps, "many_logits", faulty)
     model = make("pre")
@@ -424,7 +457,9 @@ def test_what_is_for_many_rows_on_a_gpu(monkeypatch, name: str, method: str) -> 
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
     monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
-    for part in ("narrow", "aligned"):
+    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
+    monkeypatch.setattr(halves, "TOGETHER", 1)
+    for part in ("narrow", "aligned", "halves"):
         monkeypatch.setitem(kernel_choice.FORCED, part, True)
     model, config, sources = make(name).cuda(), SEARCHES[method], texts(9, 3)
     off = dataclasses.replace(config, fused=False)
