@@ -34,7 +34,7 @@ from regard.tasks.pretrained import load_translator
 from regard.training.config import RunConfig, build_run_config
 from regard.training.progress import Reporter
 from regard.training.request import gather, nested
-from timed_training import apart
+from timed_training import Failed, beside
 
 REFERENCES, TEACHER = "references", "teacher"
 
@@ -102,7 +102,7 @@ def done(run: Run) -> dict[str, Any]:
     path = run.out / f"{run.name}.json"
     if path.exists():
         return read_json(path)
-    return apart(train, run)
+    return beside(train, run)
 
 
 def references(asked: argparse.Namespace) -> Path:
@@ -151,18 +151,25 @@ def learning_of(teacher: Run) -> tuple[str, str]:
     return f"data.pairs={teacher.taught().absolute()}", f"tokenizer.folder={teacher.folder.absolute()}"
 
 
-def work(asked: argparse.Namespace) -> list[dict[str, Any]]:
+def work(asked: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
+    """What was found out, and the names of runs that failed."""
     first, taught = runs(asked)
     rows: list[dict[str, Any]] = []
+    failed: list[str] = []
     with ThreadPoolExecutor(asked.at_once) as pool:
         waiting: dict[Future[dict[str, Any]], Run] = {pool.submit(done, run): run for run in first}
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 run = waiting.pop(future)
-                rows.append(future.result())
+                try:
+                    rows.append(future.result())
+                except Failed as error:  # the others are still worth their time
+                    print(json.dumps({"failed": run.name, "error": str(error)}), flush=True)
+                    failed.append(run.name)
+                    continue
                 print(json.dumps(rows[-1]), flush=True)
                 waiting |= {pool.submit(done, student): student for student in taught.get(run.name, [])}
-    return rows
+    return rows, failed
 
 
 def table(rows: list[dict[str, Any]], teacher: str) -> str:
@@ -201,7 +208,10 @@ def main() -> None:
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     asked = parser.parse_intermixed_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    print(table(work(asked), asked.layers.partition(",")[0]))
+    rows, failed = work(asked)
+    print(table(rows, asked.layers.partition(",")[0]))
+    if failed:
+        raise SystemExit(f"these failed, see above: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

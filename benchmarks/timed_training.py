@@ -146,14 +146,17 @@ def apart(
     """Does work in a process of its own that finds no compiled code, with these variables of the environment besides."""
     with tempfile.TemporaryDirectory(prefix="time-to-quality-") as place:
         caches = {"TORCHINDUCTOR_CACHE_DIR": f"{place}/inductor", "TRITON_CACHE_DIR": f"{place}/triton"}
-        with (
-            mock.patch.dict(os.environ, {**caches, **(environment or {})}),
-            ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool,
-        ):
-            try:
-                made = pool.submit(_guarded, work, arguments).result()
-            except BrokenProcessPool as error:
-                raise Failed(str(error)) from error
+        with mock.patch.dict(os.environ, {**caches, **(environment or {})}):
+            return beside(work, *arguments)
+
+
+def beside(work: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """Does work in a process of its own, in this environment: several threads may ask at the same time."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            made = pool.submit(_guarded, work, arguments).result()
+        except BrokenProcessPool as error:
+            raise Failed(str(error)) from error
     if "error" in made:
         raise Failed(made["error"])
     return made
