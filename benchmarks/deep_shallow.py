@@ -30,6 +30,7 @@ from distilled_student import distil
 from regard.core.files import read_json, write_bytes, write_json
 from regard.data.corpus import load_corpus
 from regard.data.split import gathered
+from regard.tasks.big_files import parts_folder
 from regard.tasks.pretrained import load_translator
 from regard.training.config import RunConfig, build_run_config
 from regard.training.progress import Reporter
@@ -74,7 +75,8 @@ def train(run: Run) -> dict[str, Any]:
     config = build_run_config(gather(run.recipe, {}, nested(run.all_settings()), None))
     data = config.data
     lowercase = ".lc." in data.test_src  # as the papers score it
-    shutil.rmtree(run.folder, ignore_errors=True)  # begun before, and not finished
+    for begun in (run.folder, parts_folder(run.taught())):  # before, and not finished
+        shutil.rmtree(begun, ignore_errors=True)
     made = regard.train(run.recipe, out=run.folder, settings=run.all_settings(), report=Reporter(quiet=True))
     row: dict[str, Any] = {"layers": run.layers, "learns": run.learns, "seed": run.seed}
     row |= {"steps": made.summary["steps"], "training_seconds": made.summary["seconds"]}
@@ -93,21 +95,23 @@ def train(run: Run) -> dict[str, Any]:
         sources = run.out / f"{run.name}.sources"
         write_bytes(sources, "".join(f"{source}\n" for source, _ in training_pairs(config)).encode())
         row["distilled"] = distil(translator, sources, run.taught(), translator.search.beam)
-    write_json(run.out / f"{run.name}.json", row)
     return row
 
 
 def done(run: Run) -> dict[str, Any]:
     """What was found out before, or is now."""
     path = run.out / f"{run.name}.json"
-    if path.exists():
-        return read_json(path)
-    return beside(train, run)
+    if not path.exists():
+        write_json(path, {**beside(train, run), "asked": run.all_settings()})
+    row = read_json(path)
+    if row.pop("asked") != run.all_settings():
+        raise Failed(f"{path}: it is of a run with other settings. Give another --out, or delete it")
+    return row
 
 
 def references(asked: argparse.Namespace) -> Path:
     """The recipe's training text, or its first pairs, as the file that all runs on references read."""
-    path = asked.out / "references.tsv"
+    path = asked.out / f"references-{asked.pairs or 'all'}.tsv"
     if not path.exists():
         values = nested([*asked.settings, f"data.folder={asked.data.absolute()}", f"data.max_pairs={asked.pairs}"])
         pairs = training_pairs(build_run_config(gather(asked.recipe, {}, values, None)))

@@ -19,8 +19,9 @@ def run_alternatives(
     count: int,
     as_json: bool,
     device: str,
+    compute: Any = "auto",
 ) -> None:
-    translator = load_translator(model, device).tagged(tag)
+    translator = load_translator(model, device, compute=compute).tagged(tag)
     settings = settings_from(translator, changes)
     for number, line in enumerate([" ".join(texts)] if texts else stdin_lines()):
         found = translator.alternatives(line, prefix, count, search=settings)

@@ -43,7 +43,7 @@ def run_generate(
     """
     reader = load_text_model(model, device, compute)
     if draft is not None:
-        reader = reader.drafted(load_text_model(draft, device, compute), ahead)
+        reader = reader.drafted(load_text_model(draft, device), ahead)
         note_draft(reader.device.type)
     text = prompt if prompt is not None else prompt_from_input()
     config = _settings(reader, wishes)

@@ -45,8 +45,7 @@ def run_synthesise(
     settings = settings_from(translator, changes)
     this, began = launched(), time.monotonic()
     asked: dict[str, Any] = {"kind": kind, "settings": dataclasses.asdict(settings), "tag": tag}
-    if compute != "auto":
-        asked["compute"] = compute
+    asked["engine"] = [translator.engine, compute]  # numbers of one kind in one file
     if references is not None:
         asked["references"] = str(references.absolute())
     if translator.folder is not None and (translator.folder / MANIFEST).exists():

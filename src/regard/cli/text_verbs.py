@@ -70,7 +70,7 @@ def generate(
     if label is None:
         run_generate(prompt, model, wishes, echo, as_json, device, draft, ahead, compute)
         return
-    if compute != "auto":
+    if compute not in ("auto", "float32"):
         raise ConfigError("--compute", "a label-writer computes in float32", "Leave --compute out")
     if prompt is not None or echo:
         raise ConfigError("--label", "a text from a label goes on from no prompt", "Leave --prompt and --echo out")

@@ -45,13 +45,14 @@ class Together(NamedTuple):
     def asked(self) -> bool:
         return bool(self.others or self.weights or self.fuse is not None)
 
-    def load(self, model: Path | None, device: str, engine: str) -> Translator:
+    def load(self, model: Path | None, device: str, engine: str, compute: Any) -> Translator:
         from regard.tasks.ensembles import ensemble
 
         if engine == "ctranslate2":
             raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
         folders = [find_model(model), *self.others]
-        return ensemble(folders, device, weights=self.weights, mix=self.mix, fuse=self.fuse, fusion=self.fusion)
+        about: dict[str, Any] = {"weights": self.weights, "mix": self.mix, "fuse": self.fuse, "fusion": self.fusion}
+        return ensemble(folders, device, compute=compute, **about)
 
 
 class Choice(NamedTuple):
@@ -119,7 +120,7 @@ def run_translate(
 
         device = own_device(device)
     if together is not None and together.asked:
-        translator = together.load(model, device, engine).tagged(tag)
+        translator = together.load(model, device, engine, compute).tagged(tag)
     else:
         translator = load_translator(model, device, engine=engine, compute=compute).tagged(tag)
     if choice is not None and choice.draft is not None and changes.get("method") != "sample":

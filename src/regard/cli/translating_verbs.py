@@ -153,7 +153,7 @@ def translate(
     if alternatives:
         from regard.cli.alternatives import run_alternatives
 
-        run_alternatives(text, model, given, prefix, tag, alternatives, as_json, device)
+        run_alternatives(text, model, given, prefix, tag, alternatives, as_json, device, compute)
         return
     run_translate(text, model, given, prefix, tag, as_json, device, engine, compute, verbose, together, choice, files)
 

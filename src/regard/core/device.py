@@ -38,7 +38,8 @@ _PROBE = "import torch; a = torch.ones(64, 64, dtype=torch.bfloat16); print(floa
 def why_no_bfloat16(device: torch.device) -> str | None:
     """Why products of bfloat16 cannot be computed on a device, in words; None where they can."""
     if device.type == "cuda":
-        return None if torch.cuda.is_bf16_supported() else f"{torch.cuda.get_device_name(device)} has no such products"
+        emulates = torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0)
+        return f"{torch.cuda.get_device_name(device)} has no such products" if emulates else None
     if device.type == "cpu":
         return None if _cpu_multiplies_bfloat16() else "this CPU cannot multiply in bfloat16"
     return f"on {device.type} it was never tried"

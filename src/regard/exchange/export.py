@@ -12,6 +12,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import torch
+
 from regard.core.errors import CheckpointError, ConfigError, ModelError
 from regard.core.files import MANIFEST, write_bytes, write_folder
 from regard.exchange.export_plan import README, Plan
@@ -142,8 +144,10 @@ def open_model(model: Any) -> Any:
         what = "there is nothing to run: it is a table of vectors, or no model at all"
         todo = "Write word vectors with --to word2vec; else give what `regard.load` gives"
         raise ModelError(type(model).__name__, what, todo)
-    if any(isinstance(value, Int8Matrix) for part in live_model(model).modules() for value in vars(part).values()):
-        what = "its weights were rounded to 8 bits when it was loaded"
+    live = live_model(model)
+    bits = 8 if any(isinstance(value, Int8Matrix) for part in live.modules() for value in vars(part).values()) else 32
+    if bits == 8 or any(p.dtype in (torch.bfloat16, torch.float16) for p in live.parameters()):
+        what = f"its weights were rounded to {min(bits, 16)} bits when it was loaded"
         raise ModelError(type(model).__name__, what, "Load it with compute='float32', or give its folder")
     return model
 

@@ -51,12 +51,12 @@ _LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
     weakref.WeakKeyDictionary()
 )  # parts of `Kernels` that do not
 _INSTEAD = {
+    "halves": "all rows go together",
     "whole": "sub-layers are taken in several kernels",
     "early": "kernels wait for each other to end",
     "tiles": "rows meet the vocabulary one by one",
     "narrow": "programs of attention are wide",
     "aligned": "logits lie without gaps",
-    "halves": "all rows go together",
 }  # of parts of `Kernels`, in the order in which they are left out
 
 

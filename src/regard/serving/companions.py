@@ -14,6 +14,7 @@ from regard.tasks.pretrained import capabilities_of, find_model
 from regard.tasks.run_files import read_config
 
 if TYPE_CHECKING:
+    from regard.core.number_formats import Asked
     from regard.tasks.reranking import Reranker
     from regard.tasks.translation import Translator
 
@@ -44,6 +45,7 @@ class Companions:
     language_model: Path | None = None
     other: Path | None = None
     device: str = "auto"
+    compute: Asked = "auto"  # of those that write together; drafts, and what reranks, are in float32
 
     @property
     def writes_together(self) -> bool:
@@ -58,7 +60,7 @@ class Companions:
         from regard.tasks.ensembles import ensemble
 
         about: dict[str, Any] = {"weights": self.weights, "mix": self.mix, "fuse": self.fuse, "fusion": self.fusion}
-        return ensemble([folder, *self.members], self.device, **about)
+        return ensemble([folder, *self.members], self.device, compute=self.compute, **about)
 
     def load_draft(self) -> Any:
         """A Translator or a TextModel."""

@@ -122,23 +122,25 @@ class Shelf:
             return model.guarded(guard) if isinstance(model, Translator) else model
 
         shelf = cls(read, most_loaded)
-        shelf._guard, shelf._companions = guard, Companions(device=device, mix=mix)
+        shelf._guard, shelf._companions = guard, Companions(device=device, mix=mix, compute=compute)
         for given in folders or [BUNDLED]:
             shelf.put(given)
         if compute == "bfloat16":
-            shelf._check_bfloat16()
+            shelf._check_bfloat16(device, engine)
         if engine == "ctranslate2" and any(served.beside.members for served in shelf):
             raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
         return shelf
 
-    def _check_bfloat16(self) -> None:
+    def _check_bfloat16(self, device: str, engine: Engine) -> None:
         """Before anybody waits for an answer of a model that cannot be loaded so."""
-        from regard.tasks.lower_numbers import why_float32
+        from regard.core.device import choose_device, why_no_bfloat16
 
+        if engine == "ctranslate2":
+            raise ConfigError("--compute", "bfloat16 is of torch", "Use --engine auto or torch, or --compute auto")
+        if (reason := why_no_bfloat16(choose_device(device))) is not None:
+            raise ConfigError("--compute", f"bfloat16 cannot be used: {reason}", "Use --compute auto")
         for served in self:
-            if (reason := why_float32(served.config["model"])) is not None:
-                what = f"{served.name} cannot be used in bfloat16: {reason}"
-                raise ConfigError("--compute", what, "Serve it by itself, with --compute auto")
+            _refuse_float32(served.name, [served.config["model"], *map(_section_of, served.beside.members)])
 
     def put(self, given: str | Path) -> Served:
         """Puts a model on the shelf that is given as `DIR` or `NAME=DIR`."""
@@ -156,6 +158,8 @@ class Shelf:
             if getattr(served.beside, field) is not None:
                 raise ConfigError(option, f"{name} is given two", "Give one")
             check_companion(option, served.folder, folder, able, same_tokens=field in SAME_TOKENS)
+            if field == "fuse" and served.beside.compute == "bfloat16":
+                _refuse_float32(f"{name} with {option} {folder}", [_section_of(folder)])
             beside = dataclasses.replace(served.beside, **{field: folder}, **more)
             self.models[name] = dataclasses.replace(served, beside=beside)
 
@@ -217,6 +221,19 @@ class Shelf:
 
     def _read_together(self, served: Served) -> Translator:
         return served.beside.load_together(served.folder).guarded(self._guard)
+
+
+def _section_of(folder: Path) -> dict[str, Any]:
+    return read_config(folder)["model"]
+
+
+def _refuse_float32(name: str, sections: Sequence[dict[str, Any]]) -> None:
+    from regard.tasks.lower_numbers import why_float32
+
+    for section in sections:
+        if (reason := why_float32(section)) is not None:
+            what = f"{name} cannot be used in bfloat16: {reason}"
+            raise ConfigError("--compute", what, "Serve it by itself, with --compute auto")
 
 
 def _named(given: str | Path) -> tuple[str, Path, tuple[Path, ...], tuple[float, ...] | None]:

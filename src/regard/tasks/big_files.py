@@ -99,7 +99,8 @@ def _begin(folder: Path, output: Path, job: dict[str, Any], this: Launched) -> b
         write_json(folder / JOB, job)
     before = read_json(folder / JOB)
     if before != job:
-        other = sorted(name for name in job if not isinstance(before, dict) or before.get(name) != job[name])
+        known = before if isinstance(before, dict) else {}
+        other = sorted(name for name in {*job, *known} if known.get(name) != job.get(name))
         what = f"it holds parts of another translation ({', '.join(other)} {'is' if len(other) == 1 else 'are'} not the same)"
         raise DataError(folder, what, f"Give the same command to go on, or begin anew: rm -r {quoted(folder)}")
     return True

@@ -6,8 +6,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, overload
 
-from regard.core.errors import CheckpointError, ModelError
-from regard.core.number_formats import Asked
+from regard.core.errors import CheckpointError, ConfigError, ModelError
+from regard.core.number_formats import Asked, check_asked
 from regard.engines.ctranslate2_limits import why_not
 from regard.tasks.run_files import read_config
 from regard.tasks.translation import Translator
@@ -56,8 +56,9 @@ def load(
     """The model of a run folder or of a bundled model's name, as what it can do; without one, the bundled English-German model.
 
     Translators are run by an `engine`: see `Translator.load`. Other models are run by torch, whatever is asked for.
-    `compute` is for what writes: translators and language models.
+    `compute` is for translators and language models (CTranslate2's int8_float32 for translators alone).
     """
+    check_asked(compute)
     folder = find_model(path)
     capabilities = capabilities_of(read_config(folder)["model"])
     if "continues" in capabilities:
@@ -83,6 +84,8 @@ def load(
     if "composes" in capabilities:
         from regard.tasks.composing import TextComposer
 
+        if compute not in ("auto", "float32"):
+            raise ConfigError("compute", "a label-writer computes in float32", "Use float32 or auto")
         return TextComposer.load(folder, device)
     return Translator.load(folder, device, engine=engine, compute=compute)
 

@@ -12,7 +12,7 @@ from regard.training.config import TrainConfig
 def uses_bfloat16(config: TrainConfig, device: torch.device) -> bool:
     """`auto` takes bfloat16 on CUDA only."""
     if config.precision == "auto":
-        return device.type == "cuda" and why_no_bfloat16(device) is None
+        return device.type == "cuda" and torch.cuda.is_bf16_supported()
     if config.precision == "bfloat16" and device.type == "cpu" and (reason := why_no_bfloat16(device)) is not None:
         raise ConfigError("setting train.precision", reason, "Use train.precision=float32 here")
     return config.precision == "bfloat16"

@@ -134,6 +134,24 @@ def test_rows_in_two_halves(monkeypatch, in_halves, name: str, method: str) -> N
     assert not fast_steps.left_out(model)
 
 
+@pytest.mark.usefixtures("on_cpu", "in_halves")
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_half_that_is_wrong_is_found_in_many_sentences(monkeypatch, caplog, half: int) -> None:
+    """A trial looks at some sentences only: at some of both halves."""
+    usual = decoder.Decoder.many_rows
+
+    def wrong(self, x, source, state):
+        found = usual(self, x, source, state)
+        return found if not kernel_choice.chosen().halves or calls.append(1) or len(calls) % 2 != half else -found
+
+    calls: list[int] = []
+    monkeypatch.setattr(decoder.Decoder, "many_rows", wrong)
+    model = make("pre")
+    compare(model, SEARCHES["greedy"], rows=90)
+    assert fast_steps.left_out(model) == {"halves"}
+    assert len(caplog.records) == 1
+
+
 def only(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
     """Of what can be chosen, only these are."""
     for name in Kernels._fields:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.core import device as devices
 from regard.core.errors import CheckpointError, ConfigError, ModelError
 from regard.serving.shelf import Shelf
 from regard.tasks.pretrained import bundled_model
@@ -126,9 +127,15 @@ def test_a_model_is_loaded_once_for_all_who_ask_at_the_same_time(tmp_path):
     assert len({id(model) for model in found}) == 1
 
 
-def test_bfloat16_is_refused_for_models_that_need_more_before_anything_is_loaded(tmp_path):
+def test_bfloat16_is_refused_for_models_that_need_more_before_anything_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(devices, "why_no_bfloat16", lambda device: None)
     gpt, cho, kim = (run_folder(tmp_path / name, name) for name in ("gpt", "cho", "kim"))
     assert len(Shelf.open([gpt, kim, "tatoeba-en-de"], compute="bfloat16")) == 3  # a classifier writes nothing
     with pytest.raises(ConfigError, match=r"cho cannot be used in bfloat16: its states add up.*Serve it by itself"):
         Shelf.open([gpt, cho], compute="bfloat16")
     assert len(Shelf.open([gpt, cho], compute="int8")) == 2
+    with pytest.raises(ConfigError, match=r"bfloat16 is of torch.*--engine auto or torch"):
+        Shelf.open([gpt], compute="bfloat16", engine="ctranslate2")
+    monkeypatch.setattr(devices, "why_no_bfloat16", lambda device: "this CPU cannot")
+    with pytest.raises(ConfigError, match="this CPU cannot"):
+        Shelf.open([gpt], compute="bfloat16")

@@ -11,13 +11,17 @@ import torch
 
 import regard
 from regard.core import device as devices
-from regard.core.errors import ConfigError
+from regard.core.errors import ConfigError, ModelError
 from regard.core.number_formats import ASKED
+from regard.layers.int8_linear import Int8Matrix
 from regard.models.base import build_model
 from regard.models.lstmlm import LSTMLMConfig
 from regard.models.transformer import TransformerConfig
-from regard.tasks import lower_numbers
+from regard.serving.shelf import Shelf
+from regard.tasks import language_model, lower_numbers, pretrained
+from regard.tasks.ensembles import ensemble
 from regard.tasks.lower_numbers import in_numbers
+from regard.tasks.pretrained import bundled_model
 from regard.tasks.translation import Translator
 from regard.training import precision
 from regard.training.config import TrainConfig
@@ -129,27 +133,86 @@ def test_a_processor_is_tried_in_another_process(monkeypatch: pytest.MonkeyPatch
         devices._cpu_multiplies_bfloat16.cache_clear()
 
 
-@pytest.mark.parametrize("compute", [one for one in ASKED if one != "bfloat16"])
-def test_language_models_take_what_is_theirs(tmp_path: Path, compute: str, text_run: Path) -> None:
-    model = regard.load(text_run, "cpu", compute=compute)  # type: ignore[call-overload]
-    assert model.generate("the", max_tokens=4, method="greedy") is not None
+def test_language_models_take_what_is_theirs(low: Translator, text_run: Path) -> None:
+    """In int8 only large matrices are, which this GPT has in its feed-forward layer."""
+    found = {compute: regard.load(text_run, "cpu", compute=compute) for compute in ASKED}  # type: ignore[call-overload]
+    kinds = {name: {p.dtype for p in one.model.parameters()} for name, one in found.items()}
+    assert kinds.pop("bfloat16") == {torch.bfloat16}
+    assert {torch.float32} == set().union(*kinds.values())
+    rounded = {
+        name
+        for name, one in found.items()
+        if any(isinstance(value, Int8Matrix) for part in one.model.modules() for value in vars(part).values())
+    }
+    assert rounded == {"int8"}
+    assert len({one.generate("the", max_tokens=4, method="greedy") for one in found.values()}) == 1
 
 
-def test_commands(low: Translator, command, tmp_path: Path, text_run: Path) -> None:
-    done = command("translate", "--compute", "bfloat16", "--device", "cpu", TEXTS[0])
+def dtypes(model: torch.nn.Module) -> set[torch.dtype]:
+    return {p.dtype for p in model.parameters()}
+
+
+def test_models_that_write_together_compute_alike(low: Translator, tmp_path: Path) -> None:
+    folders = [bundled_model(), bundled_model()]
+    together = ensemble(folders, "cpu", compute="bfloat16")
+    assert dtypes(together.model) == {torch.bfloat16}
+    assert together.translate(TEXTS) == low.translate(TEXTS)
+    assert dtypes(ensemble(folders, "cpu").model) == {torch.float32}
+    with pytest.raises(ConfigError, match="'int4' is not one of"):
+        ensemble(folders, "cpu", compute="int4")  # type: ignore[arg-type]
+    (served,) = Shelf.open([f"both={bundled_model()}+{bundled_model()}"], device="cpu", compute="bfloat16")
+    assert dtypes(served.load().model) == {torch.bfloat16}
+
+
+def test_what_was_rounded_is_not_exported(low: Translator, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"rounded to 16 bits.*compute='float32'"):
+        regard.export(low, to="huggingface", out=tmp_path / "out")
+
+
+def test_label_writers_compute_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "read_config", lambda folder: {"model": {"name": "label-writer"}})
+    with pytest.raises(ConfigError, match="a label-writer computes in float32"):
+        regard.load("somewhere", compute="bfloat16")
+
+
+def spied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which numbers are asked for, as often as they are."""
+    asked: list[str] = []
+    usual = lower_numbers.in_numbers
+
+    def in_numbers(model, device, compute, note=""):
+        asked.append(compute)
+        return usual(model, device, compute, note)
+
+    monkeypatch.setattr(lower_numbers, "in_numbers", in_numbers)
+    monkeypatch.setattr(language_model, "in_numbers", in_numbers)
+    return asked
+
+
+def test_commands(low: Translator, command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text_run: Path) -> None:
+    asked = spied(monkeypatch)
+    done = command("translate", "--compute", "bfloat16", "--device", "cpu", "--verbose", TEXTS[0])
     assert (done.code, done.lines) == (0, [low.translate(TEXTS[0])])
-    text = tmp_path / "text"
+    assert "bfloat16 is of torch" in done.err
+    text, pairs = tmp_path / "text", tmp_path / "pairs.tsv"
     text.write_text("".join(f"{line}\n" for line in TEXTS))
-    done = command("distil", text, "--out", tmp_path / "pairs.tsv", "--compute", "bfloat16", "--device", "cpu")
+    done = command("distil", text, "--out", pairs, "--compute", "bfloat16", "--device", "cpu")
     assert done.code == 0, done.err
-    made = (tmp_path / "pairs.tsv").read_text().splitlines()
-    assert made == [f"{s}\t{low.translate(s)}" for s in TEXTS if s]
-    done = command("generate", "-m", text_run, "-p", "the", "--compute", "bfloat16", "--method", "greedy", "--json")
+    assert pairs.read_text().splitlines() == [f"{s}\t{low.translate(s)}" for s in TEXTS if s]
+    greedy = ("-p", "the", "--compute", "bfloat16", "--device", "cpu", "--method", "greedy", "--json")
+    done = command("generate", "-m", text_run, *greedy)
     assert done.code == 0, done.err
     assert len(json.loads(done.out)["generations"]) == 1
-    done = command("translate", "--compute", "int4", "x")
-    assert done.code == 1
-    assert "not one of" in done.err
+    done = command("translate", "--alternatives", 2, "--compute", "bfloat16", "--device", "cpu", TEXTS[0])
+    assert done.code == 0, done.err
+    assert asked == ["bfloat16"] * 4
+    done = command("generate", "-m", text_run, "--draft", text_run, *greedy)  # a draft is in float32
+    assert done.code == 0, done.err
+    assert asked[4:] == ["bfloat16", "auto"]
+    for more in ((), ("--with", bundled_model()), ("--alternatives", 2)):
+        done = command("translate", *more, "--compute", "int4", "x")
+        assert done.code == 1
+        assert "not one of" in done.err
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +221,7 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     (folder / "text").write_text("the cat sat on the mat\n" * 60)
     settings = {
-        "model": {"name": "gpt", "width": 16, "layers": 1, "heads": 2, "context": 16},
+        "model": {"name": "gpt", "width": 256, "inner": 1024, "layers": 1, "heads": 2, "context": 16},
         "tokenizer": {"kind": "byte"},
         "train": {"steps": 3, "batch_tokens": 64, "threads": 1},
     }

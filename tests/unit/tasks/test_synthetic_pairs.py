@@ -71,6 +71,9 @@ def test_a_file_by_the_bundled_model(tmp_path, monkeypatch, small_parts):
     CliRunner().invoke(main.app, asked)
     assert not out.exists()
     assert calls == [1, 3]
+    other = CliRunner().invoke(main.app, [*asked, "--compute", "int8"])
+    assert "engine is not the same" in str(other.exception)
+    assert calls == [1, 3]
     result = CliRunner().invoke(main.app, asked)
     assert result.exit_code == 0, result.output
     assert calls == [1, 3, 3, 5]  # the first part is not made again

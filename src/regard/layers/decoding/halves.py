@@ -8,7 +8,7 @@ other did before, so that memory which is used again is not read any more.
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
+import threading
 
 import torch
 from jaxtyping import Float
@@ -39,16 +39,29 @@ def many_rows(
         return torch.cat([half(part) for part in parts])
     here, beside = torch.cuda.current_stream(x.device), _beside(x.device)
     beside.wait_stream(here)
-    with torch.cuda.stream(beside):
-        second = half(parts[1])
-    first = half(parts[0])
-    here.wait_stream(beside)
+    try:
+        with torch.cuda.stream(beside):
+            second = half(parts[1])
+        first = half(parts[0])
+    finally:  # also where there is no compiler, or no memory: what comes next must not meet what is still going on
+        here.wait_stream(beside)
     return torch.cat((first, second))
 
 
-@cache
+class _Streams(threading.local):
+    """Of each thread its own: another one may be recording."""
+
+    def __init__(self) -> None:
+        self.beside: dict[torch.device, torch.cuda.Stream] = {}
+
+
+_STREAMS = _Streams()
+
+
 def _beside(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+    if device not in _STREAMS.beside:
+        _STREAMS.beside[device] = torch.cuda.Stream(device)
+    return _STREAMS.beside[device]
 
 
 def _of_source(source: Source | None, part: slice) -> Source | None:
