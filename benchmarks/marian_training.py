@@ -46,7 +46,7 @@ class Peer:
 
     rows: int  # sentence pairs in a batch
     lr: float = 5e-4
-    warmup: float = 0.1  # a part of the time
+    warmup: float = 0.4  # a part of the time; with a tenth it learns the target language, and not to attend
     schedule: Literal["linear", "cosine"] = "linear"
     label_smoothing: float = 0.1
     dropout: float | None = None  # None: as regard's model has it
