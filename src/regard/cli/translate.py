@@ -45,7 +45,7 @@ class Together(NamedTuple):
     def asked(self) -> bool:
         return bool(self.others or self.weights or self.fuse is not None)
 
-    def load(self, model: Path | None, device: str, engine: str, compute: Any) -> Translator:
+    def load(self, model: Path | None, device: str, engine: str, compute: Any = "auto") -> Translator:
         from regard.tasks.ensembles import ensemble
 
         if engine == "ctranslate2":
