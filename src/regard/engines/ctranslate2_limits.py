@@ -9,7 +9,6 @@ from regard.engines.transformer_settings import TransformerSettings, read_settin
 
 Compute = Literal["int8", "int8_float32", "float32"]
 MODEL = "model.bin"  # the file with the weights
-COMPUTE: tuple[Compute, ...] = ("int8", "int8_float32", "float32")
 POSITIONS = 1024  # rows of a table of waves: no longer text can be read or written
 ACTIVATIONS = {"relu": 0, "gelu_tanh": 1, "swish": 2, "gelu": 3, "swiglu": 2}  # CTranslate2's numbers
 WAVES = ("sinusoidal", "sinusoidal-halves", "sine")

@@ -129,6 +129,9 @@ class Shelf:
             shelf._check_bfloat16(device, engine)
         if engine == "ctranslate2" and any(served.beside.members for served in shelf):
             raise ConfigError("--engine", "CTranslate2 runs one model at a time", "Use --engine auto or torch")
+        if compute == "int8_float32" and any(served.beside.members for served in shelf):
+            what = "int8_float32 is of CTranslate2, which runs one model at a time"
+            raise ConfigError("--compute", what, "Use int8 or float32")
         return shelf
 
     def _check_bfloat16(self, device: str, engine: Engine) -> None:

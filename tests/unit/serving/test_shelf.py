@@ -139,3 +139,10 @@ def test_bfloat16_is_refused_for_models_that_need_more_before_anything_is_loaded
     monkeypatch.setattr(devices, "why_no_bfloat16", lambda device: "this CPU cannot")
     with pytest.raises(ConfigError, match="this CPU cannot"):
         Shelf.open([gpt], compute="bfloat16")
+
+
+def test_numbers_of_ctranslate2_are_refused_for_models_that_write_together():
+    both = f"both={bundled_model()}+{bundled_model()}"
+    with pytest.raises(ConfigError, match=r"int8_float32 is of CTranslate2.*Use int8 or float32"):
+        Shelf.open([both], compute="int8_float32")
+    assert len(Shelf.open([both], compute="int8")) == 1
