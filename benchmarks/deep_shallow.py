@@ -1,13 +1,14 @@
 """Deep encoders with shallow decoders: what they cost in BLEU, learning from the references and from a teacher's translations.
 
     python benchmarks/deep_shallow.py --data DIR [--recipe multi30k-quick] [--layers 6+6,6+2,12+1] [--seeds 1,2,3] [--at-once 1]
-        [--pairs N] [--teacher-steps N] [--student-steps N] [--out DIR] [section.key=value ...]
+        [--learns references,teacher] [--pairs N] [--teacher-steps N] [--student-steps N] [--out DIR] [section.key=value ...]
 
 DIR is the recipe's data.folder. The first of --layers is the teacher. Every depth is trained on the references; each teacher then
 translates its own training text (`regard distil`: its search, one hypothesis; on a GPU in bfloat16), and the other depths are
-trained on that, too, with the teacher's seed, tokens and settings. All are scored on the recipe's test files: tokenised lower-cased
-text for Multi30k's lower-cased files, sacreBLEU of detokenised, cased text else. Each run is a process of its own, --at-once of
-them beside each other (so that seconds do not count). How fast such models decode: `decode_cpu.py --layers`.
+trained on that, too, with the teacher's seed, tokens and settings (--learns teacher: on that alone). All are scored on the recipe's
+test files: tokenised lower-cased text for Multi30k's lower-cased files, sacreBLEU of detokenised, cased text else. Each run is a
+process of its own, --at-once of them beside each other (so that seconds do not count). How fast such models decode:
+`decode_cpu.py --layers`.
 
 One JSON line for each run, a table of means and of differences from the teacher last. What is finished in OUT is not done again.
 """
@@ -142,12 +143,14 @@ def runs(asked: argparse.Namespace) -> tuple[list[Run], dict[str, list[Run]]]:
 
     seeds = [int(seed) for seed in asked.seeds.split(",")]
     teachers = [run(first, seed, REFERENCES, text, *steps["t"], teaches=True) for seed in seeds]
+    learns = asked.learns.split(",")
     alone = [run(layers, seed, REFERENCES, text, *steps["s"]) for layers in others for seed in seeds]
     taught = {
         one.name: [run(layers, one.seed, TEACHER, *learning_of(one), *steps["s"]) for layers in others]
         for one in teachers
+        if TEACHER in learns
     }
-    return [*teachers, *alone], taught
+    return [*teachers, *(alone if REFERENCES in learns else [])], taught
 
 
 def learning_of(teacher: Run) -> tuple[str, str]:
@@ -205,6 +208,7 @@ def main() -> None:
     parser.add_argument("--layers", default="6+6,6+2,12+1")
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--at-once", type=int, default=1)
+    parser.add_argument("--learns", default=f"{REFERENCES},{TEACHER}", help="what others than the teacher learn from")
     parser.add_argument("--pairs", type=int, default=0, help="a sample of the training text; 0: all of it")
     parser.add_argument("--teacher-steps", type=int, help="instead of the recipe's")
     parser.add_argument("--student-steps", type=int, help="likewise")

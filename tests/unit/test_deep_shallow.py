@@ -31,8 +31,8 @@ def asked(tmp_path):
     files = [f"data.{side}=train.{ending}" for side, ending in sides]
     files += [f"data.{part}_{side}={part}.{ending}" for part in ("valid", "test") for side, ending in sides]
     return argparse.Namespace(
-        data=data, recipe="europarl-en-de", layers="6+6,6+2,12+1", seeds="1,2", at_once=2, pairs=0, teacher_steps=7,
-        student_steps=5, out=tmp_path, settings=files,
+        data=data, recipe="europarl-en-de", layers="6+6,6+2,12+1", seeds="1,2", at_once=2, pairs=0,
+        learns="references,teacher", teacher_steps=7, student_steps=5, out=tmp_path, settings=files,
     )  # fmt: skip
 
 
@@ -70,6 +70,16 @@ def test_students_learn_from_the_teacher_of_their_seed(deep, asked, monkeypatch)
     assert len(done) == count  # nothing is done again
     asked.student_steps = 6
     assert sorted(deep.work(asked)[1]) == sorted(run.name for run in done if not run.teaches)
+
+
+def test_only_one_kind_of_learning_is_done_where_that_is_asked_for(deep, asked):
+    for learns in ("references", "teacher"):
+        asked.learns = learns
+        first, taught = deep.runs(asked)
+        assert {run.learns for run in first if not run.teaches} == ({"references"} if learns == "references" else set())
+        assert {run.learns for many in taught.values() for run in many} == (
+            {"teacher"} if learns == "teacher" else set()
+        )
 
 
 def test_the_text_of_all_is_the_recipes_own(deep, asked):

@@ -125,7 +125,7 @@ class _Reading:
         self.end(mixed, part.out)
 
     def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
-        activated = Activated() if activation == "relu" else None
+        activated = Activated(activation)
         self.end(self.begin(norm, self.low[part.inner], activation, activated), part.out, activated)
 
 
