@@ -34,15 +34,14 @@ from regard.core.types import PAD
 from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import runs_on
-from regard.layers.feedforward import ACTIVATIONS
 from regard.layers.fused_cross_entropy import cross_entropy_in_place
 from regard.layers.linear_cross_entropy import CHUNK_ELEMENTS_FUSED
 from regard.layers.training import short_attention
-from regard.layers.training.activated_product import product_through
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.dropped import dropped_gradient
 from regard.layers.training.embedded import embed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
+from regard.layers.training.relu_product import product_through_relu
 from regard.layers.training.tiles import on_device, totalled
 from regard.layers.training.tiling import TILES, Tiles, using
 from regard.layers.training.turned import Turning, turn_queries_and_keys
@@ -165,9 +164,8 @@ def candidates(kernel: str) -> Iterator[Tiles]:
         for cells, registers in ((1024, 128), (512, 0), (1024, 96), (512, 64), (2048, 0), (2048, 168)):
             yield now._replace(cells=cells, registers=registers)
         yield now._replace(rows=16)
-    elif kernel.startswith("product through"):
-        tiles = ((64, 4, 4), (64, 8, 3), (32, 4, 4), (32, 8, 4), (32, 4, 5), (32, 8, 5), (128, 4, 2), (64, 8, 2))
-        for columns, warps, stages in tiles:
+    elif kernel == "product through relu":
+        for columns, warps, stages in ((64, 4, 4), (64, 8, 3), (32, 4, 4), (32, 4, 5), (128, 4, 2)):
             yield now._replace(columns=columns, warps=warps, stages=stages)
     elif kernel == "turned":
         for cells, rows, warps in ((2048, 2, 4), (4096, 4, 8), (8192, 8, 4), (8192, 8, 8), (1024, 1, 4)):
@@ -253,19 +251,20 @@ def _of_sub_layers(m: Model, length: int, device: torch.device, low: torch.dtype
         "activation backward", f"{m.name} {n} x {inner} {m.activation}", pair,
         lambda d, seen: activation_backward(d, seen, m.activation), 3 * size * n * inner, m.layers, in_place=True,
     )  # fmt: skip
-    scale, passed = width**-0.5, ACTIVATIONS[m.activation] if m.activation == "relu" else (lambda z: z)
-    three = _sets(
-        lambda: (
-            _numbers(device, low, n, width),
-            _numbers(device, low, width, inner) * scale,
-            passed(_numbers(device, low, n, inner)),
+    if m.activation == "relu":
+        scale = width**-0.5
+        three = _sets(
+            lambda: (
+                _numbers(device, low, n, width),
+                _numbers(device, low, width, inner) * scale,
+                _numbers(device, low, n, inner).relu(),
+            )
         )
-    )
-    yield Case(
-        f"product through {m.activation}", f"{m.name} {n} x {width} x {inner} {m.activation}", three,
-        lambda d, weight, seen: product_through(d, weight, seen, m.activation), size * (n * width + 2 * n * inner), m.layers,
-        others={"two kernels": lambda d, weight, seen: activation_backward(d @ weight, seen, m.activation)},
-    )  # fmt: skip
+        yield Case(
+            "product through relu", f"{m.name} {n} x {width} x {inner}", three, product_through_relu,
+            size * (n * width + 2 * n * inner), m.layers,
+            others={"two kernels": lambda d, weight, active: activation_backward(d @ weight, active, m.activation)},
+        )  # fmt: skip
     for parts, times in m.sums:
         one = _sets(lambda parts=parts: (_numbers(device, low, n, parts * width),))
         yield Case(

@@ -125,7 +125,7 @@ class _Reading:
         self.end(mixed, part.out)
 
     def feed(self, norm: nn.Module, part: FeedForward, activation: str) -> None:
-        activated = Activated(activation)
+        activated = Activated() if activation == "relu" else None
         self.end(self.begin(norm, self.low[part.inner], activation, activated), part.out, activated)
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from regard.core.types import BOS, PAD, UNK
 from regard.layers.attention.cache import CacheState
-from regard.layers.decoding import halves, kernel_choice, triton_here, whole_layers
+from regard.layers.decoding import kernel_choice, triton_here, whole_layers
 from regard.layers.decoding.decoder import Decoder
 from regard.layers.decoding.many_logits import many_logits
 from regard.layers.decoding.products import FEWEST, Linear
@@ -51,7 +51,6 @@ _LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
     weakref.WeakKeyDictionary()
 )  # parts of `Kernels` that do not
 _INSTEAD = {
-    "halves": "all rows go together",
     "whole": "sub-layers are taken in several kernels",
     "early": "kernels wait for each other to end",
     "tiles": "rows meet the vocabulary one by one",
@@ -215,8 +214,7 @@ class FastSteps:
             return whole_layers.whole_layers(self.decoder, x, source, state), None, bans
         if len(x) <= FEW_ROWS:
             return *self.decoder.few_rows(x, source, state), bans
-        rows = halves.many_rows if kernel_choice.chosen().halves else Decoder.many_rows
-        return rows(self.decoder, x, source, state), None, bans
+        return self.decoder.many_rows(x, source, state), None, bans
 
     def logits(self, work: Any, memory: Any, state: CacheState) -> Logits:
         """Of the next tokens, -inf where they may not be written."""

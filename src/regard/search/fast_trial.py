@@ -59,7 +59,7 @@ def is_right(steps: Any, work: Any, memory: Any, state: CacheState) -> bool | No
 
 
 def some_of(rows: Tensor) -> Tensor:
-    """At most so many, the first and the last: kernels and streams may share rows out."""
+    """At most so many, the first and the last: programs of a kernel share rows out."""
     return (
         rows if len(rows) <= MOST_SENTENCES else torch.cat((rows[: MOST_SENTENCES // 2], rows[-MOST_SENTENCES // 2 :]))
     )

@@ -63,11 +63,10 @@ def test_parts_can_be_forced(gpu, monkeypatch) -> None:
     monkeypatch.setitem(kernel_choice.FORCED, "tiles", True)
     assert choose(4, GPU, source=True) == Kernels(tiles=True)
     assert choose(1, GPU, source=True) == choose(9, GPU, source=True) == Kernels()
-    for name in ("narrow", "aligned", "halves"):
+    for name in ("narrow", "aligned"):
         monkeypatch.setitem(kernel_choice.FORCED, name, True)
-    assert choose(64, GPU, source=True) == Kernels(narrow=True, aligned=True, halves=True)
-    assert choose(64, GPU, source=True, beams=2) == Kernels(aligned=True, halves=True)
-    assert choose(63, GPU, source=True) == Kernels(aligned=True)
+    assert choose(64, GPU, source=True) == Kernels(narrow=True, aligned=True)
+    assert choose(63, GPU, source=True) == choose(64, GPU, source=True, beams=2) == Kernels(aligned=True)
 
 
 def test_a_choice_holds_where_it_is_used_and_in_that_thread() -> None:

@@ -16,7 +16,7 @@ from tape import Tape
 
 from regard.core.errors import ModelError
 from regard.core.types import pad_rows
-from regard.layers.decoding import decoder, halves, kernel_choice, rotary, triton_here
+from regard.layers.decoding import decoder, kernel_choice, rotary, triton_here
 from regard.layers.decoding.kernel_choice import Kernels
 from regard.layers.decoding.vocabulary import Logits
 from regard.models import decoder_parts
@@ -102,56 +102,6 @@ def test_logits_in_round_rows(monkeypatch, name: str, method: str) -> None:
     assert strides == {192}
 
 
-@pytest.fixture
-def in_halves(monkeypatch) -> list[int]:
-    """Steps of any number of rows are taken in halves; how many sentences each half had."""
-    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
-    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
-    monkeypatch.setattr(halves, "TOGETHER", 1)
-    monkeypatch.setitem(kernel_choice.FORCED, "halves", True)
-    taken, usual = [], halves._of_state
-
-    def of_state(state, part):
-        found = usual(state, part)
-        taken.append(len(found.positions))
-        return found
-
-    monkeypatch.setattr(halves, "_of_state", of_state)
-    return taken
-
-
-@pytest.mark.usefixtures("on_cpu")
-@pytest.mark.parametrize(("name", "method"), [*MANY_ROWS_CASES, ("rotary", "beam"), ("post", "beam, exact")])
-def test_rows_in_two_halves(monkeypatch, in_halves, name: str, method: str) -> None:
-    """An odd number of sentences, too; recorded, and by sentences that enter and leave."""
-    compare(make(name), SEARCHES[method], rows=5)
-    assert {2, 3} <= set(in_halves)
-    monkeypatch.setitem(replay.CAPTURES, "cpu", Tape)
-    model, config, sources = make(name), SEARCHES[method], texts(9, 3)
-    expected = [search(model, pad_rows([s]), plainly(config))[0] for s in sources]
-    found = dict(search_many(model, sources, config, rows=4))
-    same([found[i] for i in range(9)], expected)
-    assert not fast_steps.left_out(model)
-
-
-@pytest.mark.usefixtures("on_cpu", "in_halves")
-@pytest.mark.parametrize("half", [0, 1])
-def test_a_half_that_is_wrong_is_found_in_many_sentences(monkeypatch, caplog, half: int) -> None:
-    """A trial looks at some sentences only: at some of both halves."""
-    usual = decoder.Decoder.many_rows
-
-    def wrong(self, x, source, state):
-        found = usual(self, x, source, state)
-        return found if not kernel_choice.chosen().halves or calls.append(1) or len(calls) % 2 != half else -found
-
-    calls: list[int] = []
-    monkeypatch.setattr(decoder.Decoder, "many_rows", wrong)
-    model = make("pre")
-    compare(model, SEARCHES["greedy"], rows=90)
-    assert fast_steps.left_out(model) == {"halves"}
-    assert len(caplog.records) == 1
-
-
 def only(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
     """Of what can be chosen, only these are."""
     for name in Kernels._fields:
@@ -159,7 +109,26 @@ def only(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
 
 
 @pytest.mark.usefixtures("on_cpu")
-@pytest.mark.parametrize("part", ["narrow", "aligned", "halves"])
+def test_what_is_wrong_for_the_last_sentences_alone_is_found(monkeypatch, caplog) -> None:
+    """A trial looks at some sentences only: at the first and the last."""
+    usual = decoder.Decoder.many_rows
+
+    def wrong(self, x, source, state):
+        found = usual(self, x, source, state)
+        return torch.cat((found[:-3], -found[-3:]))
+
+    only(monkeypatch)
+    monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
+    monkeypatch.setattr(decoder.Decoder, "many_rows", wrong)
+    model, config, sources = make("pre"), SEARCHES["greedy"], texts(90, 1)
+    expected = [search(model, pad_rows([s]), plainly(config))[0] for s in sources]
+    same(search(model, pad_rows(sources), config), expected)
+    assert fast_steps.failed(model)
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.usefixtures("on_cpu")
+@pytest.mark.parametrize("part", ["narrow", "aligned"])
 def test_what_is_for_many_rows_is_left_out_where_it_fails(monkeypatch, caplog, part: str) -> None:
     usual = fast_steps.many_logits
 
@@ -170,7 +139,6 @@ def test_what_is_for_many_rows_is_left_out_where_it_fails(monkeypatch, caplog, p
 
     monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
     monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
-    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
     only(monkeypatch, part)
     monkeypatch.setattr(fast_steps, "many_logits", faulty)
     model = make("pre")
@@ -475,9 +443,7 @@ def test_what_is_for_many_rows_on_a_gpu(monkeypatch, name: str, method: str) -> 
     monkeypatch.setattr(torch.backends.cuda.matmul, "allow_tf32", False)
     monkeypatch.setattr(fast_steps, "FEW_ROWS", 0)
     monkeypatch.setattr(kernel_choice, "FEWEST_NARROW", 1)
-    monkeypatch.setattr(kernel_choice, "FEWEST_IN_HALVES", 1)
-    monkeypatch.setattr(halves, "TOGETHER", 1)
-    for part in ("narrow", "aligned", "halves"):
+    for part in ("narrow", "aligned"):
         monkeypatch.setitem(kernel_choice.FORCED, part, True)
     model, config, sources = make(name).cuda(), SEARCHES[method], texts(9, 3)
     off = dataclasses.replace(config, fused=False)

@@ -77,11 +77,11 @@ def computed(model: Any, one: Batch, **how: Any) -> tuple[Any, dict[str, torch.T
 
 @pytest.mark.parametrize("name", KNOWN)
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(("short", "in_one"), [(True, False), (True, True), (False, False)])
-def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short: bool, in_one: bool) -> None:
+@pytest.mark.parametrize(("short", "through_relu"), [(True, False), (True, True), (False, False)])
+def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short: bool, through_relu: bool) -> None:
     if not short:
         monkeypatch.setattr(short_attention, "usable", lambda *_: False)
-    if in_one:  # product and activation, by the reference
+    if through_relu:  # by the reference
         monkeypatch.setattr(sub_layers, "kernel_takes", lambda *_: True)
     model, one = make(KNOWN[name]), batch(padded)
     assert fused_forward(model) is not None

@@ -18,7 +18,6 @@ import torch
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
 FEWEST_NARROW = 64  # texts of one hypothesis from here on: narrow programs of attention
-FEWEST_IN_HALVES = 64  # rows
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 
@@ -31,7 +30,6 @@ class Kernels(NamedTuple):
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
     narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
     aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
-    halves: bool = False  # very many rows in two halves beside each other: to be measured
 
 
 def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, without: Collection[str] = ()) -> Kernels:
@@ -42,7 +40,6 @@ def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, wit
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
     impossible |= set() if rows >= FEWEST_NARROW and beams == 1 else {"narrow"}
-    impossible |= set() if rows >= FEWEST_IN_HALVES else {"halves"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 

@@ -45,24 +45,6 @@ def _launched(d: Tensor, seen: Tensor, kind: int) -> Tensor:
     return totalled(parts)
 
 
-@jit()
-def through(d, z, ACTIVATION: tl.constexpr):
-    """The gradient d of what came out of an activation, times its slope at z."""
-    if ACTIVATION == 1:
-        d = tl.where(z > 0, d, 0.0)
-    elif ACTIVATION == 2:  # Φ(z) + z φ(z)
-        d = d * (0.5 * (1.0 + tl.erf(z * 0.7071067811865476)) + z * 0.3989422804014327 * tl.exp(-0.5 * z * z))
-    elif ACTIVATION == 3:
-        inside = 0.7978845608028654 * (z + 0.044715 * z * z * z)
-        t = 2.0 * tl.sigmoid(2.0 * inside) - 1.0
-        slope = 0.7978845608028654 * (1.0 + 0.134145 * z * z)
-        d = d * (0.5 * (1.0 + t) + 0.5 * z * (1.0 - t * t) * slope)
-    else:
-        s = tl.sigmoid(z)
-        d = d * (s + z * s * (1.0 - s))
-    return d
-
-
 @jit("rows")
 def _columns(
     d_active,
@@ -84,7 +66,18 @@ def _columns(
         d = tl.load(d_active + at, mask=there, other=0.0).to(tl.float32)
         if ACTIVATION:
             z = tl.load(seen + at, mask=there, other=0.0).to(tl.float32)
-            d = through(d, z, ACTIVATION)
+            if ACTIVATION == 1:
+                d = tl.where(z > 0, d, 0.0)
+            elif ACTIVATION == 2:  # Φ(z) + z φ(z)
+                d = d * (0.5 * (1.0 + tl.erf(z * 0.7071067811865476)) + z * 0.3989422804014327 * tl.exp(-0.5 * z * z))
+            elif ACTIVATION == 3:
+                inside = 0.7978845608028654 * (z + 0.044715 * z * z * z)
+                t = 2.0 * tl.sigmoid(2.0 * inside) - 1.0
+                slope = 0.7978845608028654 * (1.0 + 0.134145 * z * z)
+                d = d * (0.5 * (1.0 + t) + 0.5 * z * (1.0 - t * t) * slope)
+            else:
+                s = tl.sigmoid(z)
+                d = d * (s + z * s * (1.0 - s))
             tl.store(d_active + at, d.to(d_active.dtype.element_ty), mask=there)
         total += d
     one = tl.program_id(1) * CELLS + tl.arange(0, CELLS)

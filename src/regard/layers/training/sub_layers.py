@@ -20,9 +20,9 @@ from torch.autograd.function import once_differentiable
 
 from regard.layers.decoding.products import Norm
 from regard.layers.feedforward import ACTIVATIONS
-from regard.layers.training.activated_product import kernel_takes, product_through
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
+from regard.layers.training.relu_product import kernel_takes, product_through_relu
 
 
 class Matrix(NamedTuple):
@@ -40,19 +40,16 @@ class Added(NamedTuple):
     read: Float[Tensor, "*N K"]
     matrix: Matrix
     dropout: Dropout
-    activated: Activated | None = None  # where what is read is y of an activation that nobody else reads
+    activated: Activated | None = None  # where what is read is y of a ReLU that nobody else reads
 
 
 class Activated:
-    """Between an activation and the product that reads it: what it has seen; backward, the product leaves its bias's sum here.
+    """Between a ReLU and the product that reads it: backward, the product leaves the sum for the bias here.
 
-    Where there is one, the gradient that comes back is that of what went into the activation.
+    Where there is one, the gradient that comes back is that of what went into the ReLU.
     """
 
-    def __init__(self, activation: str):
-        self.activation = activation
-        self.seen: Float[Tensor, "M K"] | None = None
-        self.sum: Float[Tensor, "K"] | None = None
+    sum: Float[Tensor, "K"] | None = None
 
 
 def between(
@@ -120,16 +117,6 @@ def _matrix_gradient(d_out: Float[Tensor, "M N"], read: Float[Tensor, "M K"], ma
     return (d_out.t() @ read).to(dtype)
 
 
-def _through(
-    d: Float[Tensor, "M N"], matrix: Matrix, activated: Activated
-) -> tuple[Tensor, Tensor, Tensor, str] | None:
-    """For one kernel, of backward through a product and what was activated before it; None where there is none."""
-    if activated.seen is None:
-        return None
-    given = d, matrix.low_weight, activated.seen, activated.activation
-    return given if kernel_takes(*given) else None
-
-
 class _Between(torch.autograd.Function):
     """Gradients of x, what is read, and the weights: of the first product, the norm and the last product.
 
@@ -138,7 +125,7 @@ class _Between(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x, read, _0, _1, _2, _3, _4, _5, parts):
-        first, dropout, norm, matrix, activation, dtype, _, activated = parts
+        first, dropout, norm, matrix, activation, dtype, *_ = parts
         with torch.autocast(x.device.type, enabled=False):
             before = None if read is None else _rows(read)
             written = None if before is None else _product(before, first)
@@ -150,8 +137,6 @@ class _Between(torch.autograd.Function):
                 out = _product(normed, matrix)
                 if activation is not None:
                     seen, out = out, ACTIVATIONS[activation](out)
-            if activated is not None:
-                activated.seen = seen
         ctx.save_for_backward(before, total, None if matrix is None else normed, seen)
         ctx.set_materialize_grads(False)
         ctx.parts, ctx.shape, ctx.read_shape = parts, x.shape, None if read is None else read.shape
@@ -161,7 +146,7 @@ class _Between(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_total, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         before, total, normed, seen = ctx.saved_tensors
-        first, dropout, norm, matrix, activation, _, before_read, activated = ctx.parts
+        first, dropout, norm, matrix, activation, _, of_relu, activated = ctx.parts
         d_out = _rows(d_out)
         d_weight = d_bias = d_first = d_first_bias = d_read = None
         _, of_read, of_first, of_first_bias, _, _, of_weight, of_bias, _ = ctx.needs_input_grad
@@ -180,8 +165,8 @@ class _Between(torch.autograd.Function):
         if found.written is not None and found.written_sum is not None:
             d_first = _matrix_gradient(found.written, before, first) if of_first else None
             d_first_bias = found.written_sum.to(first.bias.dtype) if of_first_bias else None
-            if of_read and before_read is not None and (given := _through(found.written, first, before_read)):
-                d_read, before_read.sum = product_through(*given)
+            if of_read and of_relu is not None and kernel_takes(found.written, first.low_weight, before):
+                d_read, of_relu.sum = product_through_relu(found.written, first.low_weight, before)
             elif of_read:
                 d_read = found.written @ first.low_weight
             d_read = None if d_read is None else d_read.view(ctx.read_shape)

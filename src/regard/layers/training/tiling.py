@@ -38,7 +38,6 @@ TILES = {
     "attention forward": Tiles(cells=1024, rows=64, warps=8),
     "attention backward": Tiles(cells=1024, rows=64, warps=8),
     "product through relu": Tiles(rows=128, columns=32, stages=4),  # rows: of a square; columns: of one turn
-    "product through gelu_tanh": Tiles(rows=128, columns=32, stages=4, warps=8),  # to be swept
     "loss": Tiles(columns=8192, warps=8),
 }
 _NOW: ContextVar[dict[str, Tiles]] = ContextVar("tiles", default={})  # noqa: B039

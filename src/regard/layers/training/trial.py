@@ -21,12 +21,12 @@ from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
 from regard.layers.decoding.triton_here import usable
 from regard.layers.training import short_attention
-from regard.layers.training.activated_product import product_through
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.dropped import dropped_gradient
 from regard.layers.training.embedded import embed
 from regard.layers.training.library_attention import copy_heads
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
+from regard.layers.training.relu_product import product_through_relu
 from regard.layers.training.short_attention import attention_backward, attention_forward
 from regard.layers.training.tiles import on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
@@ -98,8 +98,9 @@ def pieces(
     for times in (1, 2, 3):
         yield piece(summed, numbers(33, times * width).to(low))
     yield piece(activation_backward, numbers(33, 4 * width).to(low), numbers(33, 4 * width).to(low), kind.activation)
-    weight, seen = numbers(width, 4 * width).to(low), numbers(33, 4 * width).to(low)
-    yield piece(product_through, numbers(33, width).to(low) / width**0.5, weight, seen, kind.activation)
+    if kind.activation == "relu":
+        weight, active = numbers(width, 4 * width).to(low), numbers(33, 4 * width).to(low)
+        yield piece(product_through_relu, numbers(33, width).to(low) / width**0.5, weight, active)
     tokens, table = torch.arange(33, device=device).view(3, 11) % 7, numbers(7, width).to(state)
     yield piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed)
     for length, causal in itertools.product(LENGTHS, (False, True)):
