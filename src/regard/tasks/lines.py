@@ -74,11 +74,13 @@ class Sentence:
     terms: tuple[Any, ...] = ()  # what must be written: see search/terms.py
 
 
-def split_line(line: int, text: str, most: int, count: Callable[[str], int]) -> list[Sentence]:
-    """The sentences of a line, none of them longer than `most` tokens (0: no limit)."""
+def sentences_of_line(
+    line: int, split: Sequence[tuple[str, str]], most: int, count: Callable[[str], int]
+) -> list[Sentence]:
+    """The sentences of a line that is split (`split_paragraph`), none of them longer than `most` tokens (0: no limit)."""
     parts: list[tuple[str, str]] = []
     before = ""
-    for part, after in split_paragraph(text, 0):
+    for part, after in split:
         if not part.strip():
             before += part + after
         else:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from regard.core.errors import DataError, ModelError
-from regard.data.tokenizers import TokenizerPair
-from regard.tasks.lines import Habits, Sentence, split_line
+from regard.data.sentences import split_paragraph
+from regard.data.tokenizers import Tokenizer, TokenizerPair
+from regard.tasks.lines import Habits, Sentence, sentences_of_line
 
 MAX_LINE_CHARACTERS = 100_000
 
@@ -36,21 +37,22 @@ def sentences_of(
     usual = habits.usual_length
     hard = limit - 1 - max(map(len, leads), default=0) if limit is not None else 0
     most = min([n for n in (usual + usual // 2, hard) if n], default=0)  # beyond this, even a sentence is cut
-    sentences: list[Sentence] = []
+    split: dict[int, list[tuple[str, str]]] = {}  # lines, and what they are made of
     for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
-        if not tokens:
-            continue
         forced = bool(prefixes and prefixes[line])
         long = (usual and len(tokens) > usual) or (hard and len(tokens) > hard)
-        if not forced and (habits.one_sentence or "\n" in text or long):
-            sentences += split_line(line, text, most, lambda part: len(tokenizers.source.encode([part])[0]))
-        else:
-            sentences.append(Sentence(line, text, "", ids=tokens))
-    parts = [s for s in sentences if not s.ids]  # of lines that were split
-    for part, tokens in zip(parts, tokenizers.source.encode([s.text for s in parts]), strict=True):
-        part.ids = tokens
+        if tokens and not forced and (habits.one_sentence or "\n" in text or long):
+            split[line] = split_paragraph(text, 0)
+    known = _Tokens(tokenizers.source, dict(zip(texts, ids, strict=True)))
+    known.learn(part for parts in split.values() for part, _ in parts)  # of all lines at once
+    sentences: list[Sentence] = []
+    for line, (text, tokens) in enumerate(zip(texts, ids, strict=True)):
+        if line in split:
+            sentences += sentences_of_line(line, split[line], most, known.count)
+        elif tokens:
+            sentences.append(Sentence(line, text, ""))
     for sentence in sentences:
-        tokens = sentence.ids
+        tokens = known.of(sentence.text)
         sentence.ids = leads[sentence.line] + tokens
         if limit is not None and len(sentence.ids) + 1 > limit:
             raise ModelError(
@@ -63,3 +65,22 @@ def sentences_of(
         for sentence, tokens in zip(sentences, forced_ids, strict=True):
             sentence.prefix = tokens
     return sentences
+
+
+class _Tokens:
+    """The tokens of texts, each found once: one call for many takes a fraction of a call for each."""
+
+    def __init__(self, tokenizer: Tokenizer, known: dict[str, list[int]]):
+        self._tokenizer, self._known = tokenizer, known
+
+    def learn(self, texts: Iterable[str]) -> None:
+        new = list(dict.fromkeys(text for text in texts if text not in self._known))
+        self._known |= zip(new, self._tokenizer.encode(new), strict=True)
+
+    def of(self, text: str) -> list[int]:
+        if text not in self._known:
+            self.learn([text])
+        return self._known[text]
+
+    def count(self, text: str) -> int:
+        return len(self.of(text))

@@ -11,9 +11,11 @@ import pytest
 
 import regard
 from regard.core.errors import CheckpointError, ConfigError, DataError, ModelError
+from regard.data.sentences import split_paragraph
 from regard.data.split import Pairs
+from regard.data.tokenizers import Tokenizer
 from regard.search.config import SearchConfig
-from regard.tasks.lines import Habits, Translation, split_line
+from regard.tasks.lines import Habits, Translation, sentences_of_line
 from regard.tasks.sentences import MAX_LINE_CHARACTERS
 from regard.tasks.translation import Translator
 
@@ -164,11 +166,24 @@ def test_a_model_of_single_sentences_splits_every_line(splitting: Translator) ->
 def test_an_endless_sentence_is_cut_to_what_the_model_knows(splitting: Translator) -> None:
     count = lambda text: len(splitting.tokenizers.source.encode([text])[0])  # noqa: E731
     for text in ("and then he came " * 40, "word" * 300, "我喜欢你" * 50, "a, b; c " * 60):
-        sentences = split_line(0, text, 18, count)
+        sentences = sentences_of_line(0, split_paragraph(text, 0), 18, count)
         assert all(count(s.text) <= 18 for s in sentences)
         joined = "".join(s.before + s.text + s.after for s in sentences)
         assert joined == text
     assert len(splitting.hypotheses(["and then he came " * 40])[0]) == 1
+
+
+def test_many_lines_become_tokens_by_few_calls(splitting: Translator, monkeypatch) -> None:
+    """A call for each sentence took two thirds of the host's time where a GPU translates a large text."""
+    splitting.habits = Habits(usual_length=30, one_sentence=True)
+    texts = [f"{a} {b}" for a in TEXTS for b in TEXTS]
+    alone = [splitting.split([text]) for text in texts]
+    calls, usual = [], Tokenizer.encode
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, many: calls.append(len(many)) or usual(self, many))
+    together = splitting.split(texts)
+    assert len(calls) == 2  # the lines, and the sentences of all of them
+    assert [(s.text, s.after, s.ids) for s in together] == [(s.text, s.after, s.ids) for one in alone for s in one]
+    assert [s.line for s in together] == [line for line, one in enumerate(alone) for _ in one]
 
 
 def test_habits_are_learnt_from_the_text() -> None:
