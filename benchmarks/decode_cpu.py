@@ -1,8 +1,10 @@
 """Decoding on a CPU: tokens per second of a Transformer base, beside Hugging Face and bare CTranslate2, in turns of one run.
 
     python benchmarks/decode_cpu.py [--threads 2] [--turns 5] [--batches 1,32] [--beams 1,4] [--torch float32] [--layers 12+1,6+2]
+        [--shape 512,2048,8,32000]
 
-Shape: 512/2048/8 heads/6+6 layers, vocabulary 32,000, random weights, 24 tokens out of sources of 24. Cases:
+Shape: 512/2048/8 heads/6+6 layers, vocabulary 32,000, random weights, 24 tokens out of sources of 24 (--shape: width, inner width,
+heads and vocabulary). Cases:
 
 - huggingface: a Marian of the same shape in float32, `generate` on token ids;
 - bare: CTranslate2 in int8, `translate_batch` on tokens; of the same converted model that regard uses;
@@ -26,17 +28,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-LENGTH, VOCABULARY, WIDTH = 24, 32_000, 512
-SHAPE = {
-    "width": WIDTH,
-    "heads": 8,
-    "inner": 2048,
-    "dropout": 0.0,
-    "positions": "learned",
-    "max_length": 256,
-}
+LENGTH = 24
+
+
+class Shape(NamedTuple):
+    width: int = 512
+    inner: int = 2048
+    heads: int = 8
+    vocabulary: int = 32_000
 
 
 def parsed() -> argparse.Namespace:
@@ -50,6 +51,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--beams", default="1,4")
     parser.add_argument("--torch", default="float32", help="which torch cases to run, by name; empty: none")
     parser.add_argument("--layers", default="", help="other shapes, as 12+1,6+2")
+    parser.add_argument("--shape", default=",".join(map(str, Shape())), help="width, inner width, heads, vocabulary")
     parser.add_argument("--peers", default="hf,ct2", help="hf and ct2, or one of them, or nothing")
     return parser.parse_args()
 
@@ -63,13 +65,15 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
-        run = write_run(Path(folder) / "run")
-        others = {name: write_run(Path(folder) / name, name) for name in filter(None, arguments.layers.split(","))}
-        texts = source_texts()
+        shape = Shape(*map(int, arguments.shape.split(",")))
+        run = write_run(Path(folder) / "run", shape)
+        names = filter(None, arguments.layers.split(","))
+        others = {name: write_run(Path(folder) / name, shape, name) for name in names}
+        texts = source_texts(shape)
         rows, seconds = [], {}
         for batch in map(int, arguments.batches.split(",")):
             for beam in map(int, arguments.beams.split(",")):
-                cases = make_cases(run, others, texts[:batch], beam, arguments)
+                cases = make_cases(run, others, shape, texts[:batch], beam, arguments)
                 seconds[batch, beam] = in_turns(cases, arguments.turns, arguments.clock)
                 for name, each in seconds[batch, beam].items():
                     rows.append(row(name, batch, beam, each, arguments))
@@ -132,7 +136,7 @@ def table(seconds: dict[tuple[int, int], dict[str, list[float]]]) -> None:
 
 
 def make_cases(
-    run: Path, others: dict[str, Path], texts: list[str], beam: int, arguments: argparse.Namespace
+    run: Path, others: dict[str, Path], shape: Shape, texts: list[str], beam: int, arguments: argparse.Namespace
 ) -> dict[str, Callable[[], int]]:
     import regard
     from regard.search.config import SearchConfig
@@ -141,7 +145,7 @@ def make_cases(
     search = SearchConfig(beam=beam, length_norm="plain", alpha=1.0, max_repeat=0)  # random weights repeat themselves
     cases: dict[str, Callable[[], int]] = {}
     if "hf" in peers:
-        cases["huggingface"] = huggingface(len(texts), beam)
+        cases["huggingface"] = huggingface(shape, len(texts), beam)
     if "ct2" in peers:
         cases["bare"] = bare(run, texts, beam, arguments.threads)
     for ending, one in {"": run, **{f"-{name}": other for name, other in others.items()}}.items():
@@ -187,19 +191,19 @@ def bare(run: Path, texts: list[str], beam: int, threads: int) -> Callable[[], i
     return call
 
 
-def huggingface(batch: int, beam: int) -> Callable[[], int]:
+def huggingface(shape: Shape, batch: int, beam: int) -> Callable[[], int]:
     import torch
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
-        vocab_size=VOCABULARY,
-        d_model=WIDTH,
+        vocab_size=shape.vocabulary,
+        d_model=shape.width,
         encoder_layers=6,
         decoder_layers=6,
-        encoder_attention_heads=8,
-        decoder_attention_heads=8,
-        encoder_ffn_dim=2048,
-        decoder_ffn_dim=2048,
+        encoder_attention_heads=shape.heads,
+        decoder_attention_heads=shape.heads,
+        encoder_ffn_dim=shape.inner,
+        decoder_ffn_dim=shape.inner,
         pad_token_id=0,
         eos_token_id=2,
         decoder_start_token_id=1,
@@ -207,7 +211,7 @@ def huggingface(batch: int, beam: int) -> Callable[[], int]:
     )
     model: Any = MarianMTModel(config)
     model.eval()
-    sources = torch.randint(4, VOCABULARY, (batch, LENGTH + 1))
+    sources = torch.randint(4, shape.vocabulary, (batch, LENGTH + 1))
     options = {"max_new_tokens": LENGTH + 1, "min_new_tokens": LENGTH + 1, "num_beams": beam, "do_sample": False}
 
     def call() -> int:
@@ -238,21 +242,21 @@ def by_torch_in_int8(run: Path) -> Any:
 TORCH: dict[str, Callable[[Path], Any]] = {"float32": by_torch, "int8": by_torch_in_int8}
 
 
-def words() -> list[str]:
+def words(vocabulary: int) -> list[str]:
     """As many words as fill the vocabulary, each a token: syllables, so that none begins like too many others."""
     parts = [first + vowel for first in "bdfgklmnprstvwz" for vowel in "aeiou"]
-    return [a + b + c for a in parts for b in parts for c in parts][: VOCABULARY - 4]
+    return [a + b + c for a in parts for b in parts for c in parts][: vocabulary - 4]
 
 
-def source_texts() -> list[str]:
+def source_texts(shape: Shape) -> list[str]:
     import random
 
-    draw, known = random.Random(1), words()
+    draw, known = random.Random(1), words(shape.vocabulary)
     return [" ".join(draw.choices(known, k=LENGTH)) for _ in range(64)]
 
 
-def write_run(folder: Path, layers: str = "6+6") -> Path:
-    """A run folder with a Transformer base of random weights that writes 24 tokens, then EOS."""
+def write_run(folder: Path, shape: Shape, layers: str = "6+6") -> Path:
+    """A run folder with a Transformer of random weights that writes 24 tokens, then EOS."""
     import torch
 
     from regard.core.config import to_plain
@@ -264,15 +268,26 @@ def write_run(folder: Path, layers: str = "6+6") -> Path:
     from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 
     folder.mkdir()
-    tokenizers = TokenizerPair.train_on_text(words(), TokenizerConfig(kind="word", size=VOCABULARY, min_count=1))
+    tokenizers = TokenizerPair.train_on_text(
+        words(shape.vocabulary), TokenizerConfig(kind="word", size=shape.vocabulary, min_count=1)
+    )
     encoder, decoder = map(int, layers.split("+"))
-    config = TransformerConfig(**SHAPE, encoder_layers=encoder, decoder_layers=decoder)
+    config = TransformerConfig(
+        width=shape.width,
+        inner=shape.inner,
+        heads=shape.heads,
+        dropout=0.0,
+        positions="learned",
+        max_length=256,
+        encoder_layers=encoder,
+        decoder_layers=decoder,
+    )
     sizes = {"source_vocabulary": tokenizers.source.size, "target_vocabulary": tokenizers.target.size, "shared": True}
     model = build_model("transformer", config, **sizes)
     with torch.no_grad():
-        towards = torch.nn.functional.normalize(torch.randn(WIDTH), dim=0)
+        towards = torch.nn.functional.normalize(torch.randn(shape.width), dim=0)
         towards -= towards.mean()
-        model.target_embedding.weight[EOS] = 3 * towards
+        model.target_embedding.weight[EOS] = 3 * (512 / shape.width) ** 0.5 * towards
         model.target_positions.table.weight[LENGTH] = 1000 * towards
         model.output.bias[EOS] = -30.0
     tokenizers.save(folder)
@@ -282,8 +297,8 @@ def write_run(folder: Path, layers: str = "6+6") -> Path:
         folder / CONFIG, {"format": FORMAT, "resolved": True, "model": to_plain(config), "vocabulary": vocabulary}
     )
     write_manifest(folder, [CONFIG, WEIGHTS, *tokenizer_names(folder)])
-    if tokenizers.source.size != VOCABULARY:
-        raise SystemExit(f"the tokenizer has {tokenizers.source.size} tokens, not {VOCABULARY}")
+    if tokenizers.source.size != shape.vocabulary:
+        raise SystemExit(f"the tokenizer has {tokenizers.source.size} tokens, not {shape.vocabulary}")
     return folder
 
 

@@ -175,26 +175,37 @@ def recipe_names() -> list[str]:
 
 
 def read_recipe(name: str) -> dict[str, Any]:
-    """The plain values of a recipe, given by its name or as a path to a TOML file. `about` is text for people."""
-    if name in recipe_names():
-        values = configuration.read_toml(Path(str(resources.files("regard.recipes") / f"{name}.toml")))
-    else:
-        path = Path(name)
-        if not path.exists() and path.suffix != ".toml":
-            import difflib
+    """The plain values of a recipe, given by its name or as a path to a TOML file.
 
-            near = difflib.get_close_matches(name, recipe_names(), n=1)
-            advice = (
-                f"Perhaps you mean {near[0]}"
-                if near
-                else "`regard recipes` lists the names; or give a path to a .toml file"
-            )
-            raise ConfigError(f"recipe {name!r}", "there is no recipe or file of that name", advice)
-        values = configuration.read_toml(path)
-    about = values.pop("about", "")
+    `about` is text for people; `like` names a recipe that ships with regard, over whose values these go.
+    """
+    values = _recipe_file(name)
+    about, like = values.pop("about", ""), values.pop("like", None)
     if not isinstance(about, str):
         raise ConfigError(f"recipe {name!r}", "`about` is not a text", 'Write about = "..."')
-    return values
+    if like is None:
+        return values
+    if like == name or like not in recipe_names():
+        what = f"`like` is {like!r}, and no other recipe that ships with regard"
+        raise ConfigError(f"recipe {name!r}", what, "`regard recipes` lists the names")
+    return configuration.merge(read_recipe(like), values)
+
+
+def _recipe_file(name: str) -> dict[str, Any]:
+    if name in recipe_names():
+        return configuration.read_toml(Path(str(resources.files("regard.recipes") / f"{name}.toml")))
+    path = Path(name)
+    if not path.exists() and path.suffix != ".toml":
+        import difflib
+
+        near = difflib.get_close_matches(name, recipe_names(), n=1)
+        advice = (
+            f"Perhaps you mean {near[0]}"
+            if near
+            else "`regard recipes` lists the names; or give a path to a .toml file"
+        )
+        raise ConfigError(f"recipe {name!r}", "there is no recipe or file of that name", advice)
+    return configuration.read_toml(path)
 
 
 def recipe_about(name: str) -> str:

@@ -170,6 +170,23 @@ def test_every_shipped_recipe_is_valid_and_survives_json(name: str) -> None:
     assert recipe_about(name), "a recipe says what it is for"
 
 
+def test_a_recipe_can_be_like_another(tmp_path: Path) -> None:
+    other = read_recipe("multi30k-quick")
+    path = tmp_path / "mine.toml"
+    path.write_text('like = "multi30k-quick"\n[model]\nencoder_layers = 3\n[train]\nsteps = 7\n')
+    mine = read_recipe(str(path))
+    assert mine["model"] == {**other["model"], "encoder_layers": 3}
+    assert mine["train"] == {**other["train"], "steps": 7}
+    assert {name: part for name, part in mine.items() if name not in ("model", "train")} == {
+        name: part for name, part in other.items() if name not in ("model", "train")
+    }
+    assert build_run_config(read_recipe("multi30k-6-2")).model.depth == (6, 2)
+    for wrong in ('"mutli30k"', "3", '["demo"]', '"../demo"'):
+        path.write_text(f"like = {wrong}\n")
+        with pytest.raises(ConfigError, match=r"`like` is .*, and no other recipe that ships"):
+            read_recipe(str(path))
+
+
 def test_every_setting_survives_json() -> None:
     built = Example(count=9, rate=1e-9, label="ä=[", quick=True, colour="green", places=(3, 2, 1), limit=4)
     assert build(Example, json.loads(json.dumps(to_plain(built)))) == built
