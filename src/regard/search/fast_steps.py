@@ -51,6 +51,8 @@ _LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
     weakref.WeakKeyDictionary()
 )  # parts of `Kernels` that do not
 _INSTEAD = {
+    "looks": "logits are read by a kernel of their own",
+    "cut": "products of layers are torch's",
     "whole": "sub-layers are taken in several kernels",
     "early": "kernels wait for each other to end",
     "tiles": "rows meet the vocabulary one by one",

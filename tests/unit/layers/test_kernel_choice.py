@@ -44,6 +44,16 @@ def test_older_and_smaller_gpus(gpu) -> None:
         kernel_choice.FORCED.clear()
 
 
+def test_products_by_kernels_are_for_gpus_that_copy_tiles(gpu, monkeypatch) -> None:
+    """If somebody asks for them."""
+    for name in ("looks", "cut"):
+        monkeypatch.setitem(kernel_choice.FORCED, name, True)
+    usual = Kernels(aligned=True)
+    for capability, expected in {(9, 0): usual._replace(looks=True, cut=True), (8, 9): usual}.items():
+        gpu.append(capability)
+        assert choose(512, GPU, source=True, beams=4) == expected
+
+
 def test_without_a_gpu_nothing_starts_early() -> None:
     assert choose(1, torch.device("cpu"), source=True) == Kernels()
     assert choose(4, torch.device("cpu"), source=True) == Kernels(whole=True, tiles=True)

@@ -22,6 +22,7 @@ import triton
 from counted_steps import SHAPES, begun, on_meta
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from regard.layers.decoding.kernel_choice import Kernels, chosen, using
 from regard.search import SearchConfig
@@ -57,6 +58,8 @@ class Launches:
             value = values[key]
             if isinstance(value, torch.Tensor):
                 signature[key], hints[(i,)] = TYPES[value.dtype], [["tt.divisibility", 16]]
+            elif isinstance(value, TensorDescriptor):
+                signature[key] = f"tensordesc<{TYPES[value.base.dtype][1:]}{value.block_shape}>".replace(" ", "")
             elif key.isupper() or value == 1:
                 signature[key], constants[(i,)] = "constexpr", value
             else:

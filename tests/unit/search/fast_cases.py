@@ -97,14 +97,22 @@ def compare(
 def main() -> None:
     """All of it by kernels, where TRITON_INTERPRET=1: for two limits of few rows, or others.
 
-    These are those of sub-layers (--whole), few rows that meet the vocabulary in tensor cores (--tiles), or those of many rows that
-    are not taken by default (--many), with memory that is full of nan where nothing was written.
+    These are those of sub-layers (--whole), few rows that meet the vocabulary in tensor cores (--tiles), or those of many rows
+    (--many, and with products by kernels --tall), with memory that is full of nan where nothing was written.
     """
     fast_steps.DEVICES.add("cpu")
     products.PROGRAMS = 1  # interpreted, a program takes as long as it would with more to do
     torch.set_num_threads(1)
-    whole, tiles, many = (f"--{word}" in sys.argv for word in ("whole", "tiles", "many"))
-    kernel_choice.FORCED |= {"whole": whole, "tiles": tiles, "narrow": many, "aligned": many}
+    whole, tiles, tall = (f"--{word}" in sys.argv for word in ("whole", "tiles", "tall"))
+    many = tall or "--many" in sys.argv
+    kernel_choice.FORCED |= {
+        "whole": whole,
+        "tiles": tiles,
+        "narrow": many,
+        "aligned": many,
+        "looks": tall,
+        "cut": tall,
+    }
     kernel_choice.FEWEST_NARROW = 1
     torch.use_deterministic_algorithms(many)
     for name, search_name in (pair.split("/") for pair in sys.argv[1:] if not pair.startswith("--")):

@@ -364,6 +364,15 @@ def test_kernels_for_many_rows_are_as_many(shape: str, rows: int, beam: int) -> 
     assert counted_steps.count(shape, rows, beam, kernels=Kernels(narrow=True, aligned=True)).total() == usual.total()
 
 
+@pytest.mark.parametrize(("shape", "rows", "beam"), [("base", 512, 4), ("gpt2", 64, 1)])
+def test_products_by_kernels_leave_none_to_torch(shape: str, rows: int, beam: int) -> None:
+    usual = counted_steps.count(shape, rows, beam, kernels=Kernels())
+    found = counted_steps.count(shape, rows, beam, kernels=Kernels(looks=True, cut=True))
+    assert found["_multiply"] == usual["linear"] - 1
+    assert found["_multiply_and_look"] == 1
+    assert not set(found) & {"linear", "relu", "gelu", "_forbid_in_place"}
+
+
 def interpreted(script: str, *words: str) -> str:
     done = subprocess.run(
         [sys.executable, HERE / script, *words],
@@ -395,6 +404,8 @@ def test_the_kernels_of_search_by_tritons_interpreter() -> None:
         ["--tiles", "pre/beam"],
         ["--many", "pre/beam"],
         ["--many", "gpt, few biases/greedy"],
+        ["--tall", "post/beam"],
+        ["--tall", "gpt, few biases/greedy"],
     ],
 )
 def test_whole_searches_by_tritons_interpreter(words: list[str]) -> None:
@@ -437,6 +448,23 @@ def test_kernels_for_many_rows_compile_for_a_gpu() -> None:
             assert compiled.metadata.shared <= 16 << 10, what
 
 
+@pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
+def test_tall_products_compile_for_a_gpu() -> None:
+    """By tensor cores, from tiles that the copy engine brings; two programs share a multiprocessor."""
+    from compiled_for import compile_steps, resources
+
+    launches = compile_steps([("base", 512, 4, 32), ("gpt2", 64, 1, 64)], kernels=Kernels(looks=True, cut=True))
+    found = {what: compiled for what, (compiled, _) in launches.done.items() if what[0].startswith("_multiply")}
+    assert {what[0] for what in found} == {"_multiply", "_multiply_and_look"}
+    for what, compiled in found.items():
+        assert "wgmma" in compiled.asm["ptx"]
+        assert "cp.async.bulk.tensor" in compiled.asm["ptx"]
+        used = resources(compiled.asm["cubin"])
+        assert used["STACK"] == 0, what
+        assert used["REG"] <= 255, what
+        assert 2 * compiled.metadata.shared <= 227 << 10, what
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize(("name", "method"), MANY_ROWS_CASES)
 def test_what_is_for_many_rows_on_a_gpu(monkeypatch, name: str, method: str) -> None:
@@ -471,13 +499,17 @@ def test_the_same_is_found_on_a_gpu(monkeypatch, name: str, method: str, few: in
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("tall", [False, True])
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize("rows", [1, 9, 70])
-def test_states_of_16_bits_on_a_gpu(rows: int, beam: int) -> None:
+def test_states_of_16_bits_on_a_gpu(monkeypatch, rows: int, beam: int, tall: bool) -> None:
+    for part in ("looks", "cut"):
+        monkeypatch.setitem(kernel_choice.FORCED, part, tall)
     model = make("pre").to("cuda", torch.bfloat16)
     config = SearchConfig(beam=beam, max_length=14, min_length=14, max_extra=20, fused=True)
     source = pad_rows(texts(rows, 3)).to("cuda")
     found, plain = (search(model, source, one) for one in (config, dataclasses.replace(config, fused=False)))
     assert fast_steps.works(model)
+    assert not fast_steps.left_out(model)
     scores = [[lists[0].score for lists in both] for both in (found, plain)]
     torch.testing.assert_close(torch.tensor(scores[0]), torch.tensor(scores[1]), rtol=0.05, atol=0.3)

@@ -82,7 +82,7 @@ def test_the_same_loss_and_gradients(monkeypatch, name: str, padded: bool, short
     if not short:
         monkeypatch.setattr(short_attention, "usable", lambda *_: False)
     if through_relu:  # by the reference
-        monkeypatch.setattr(sub_layers, "kernel_takes", lambda *_: True)
+        monkeypatch.setattr(sub_layers, "engine_copies", lambda *_: True)
     model, one = make(KNOWN[name]), batch(padded)
     assert fused_forward(model) is not None
     plain, expected = computed(model, one)

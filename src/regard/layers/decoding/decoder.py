@@ -10,13 +10,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.layers.attention.cache import CacheState
+from regard.layers.decoding import tall_products
 from regard.layers.decoding.attention import attend_cache, attend_memory
-from regard.layers.decoding.products import Linear, Norm, product
+from regard.layers.decoding.kernel_choice import chosen
+from regard.layers.decoding.products import KINDS, Linear, Norm, product
 from regard.layers.decoding.residual_norm import add_and_normalise
 from regard.layers.decoding.rotary import Turned
 from regard.layers.feedforward import ACTIVATIONS
 
 EPILOGUES = ("relu", "gelu_tanh")  # activations that cuBLAS has
+CUT = (None, *KINDS)  # and those that kernels of ours have
 
 
 class Cross(NamedTuple):
@@ -105,14 +108,14 @@ class Decoder:
         for i, layer in enumerate(self.layers):
             last = i + 1 == len(self.layers)
             following = self.last_norm if last else self.layers[i + 1].attend_norm
-            written = layer.attended(self._attend(i, layer.attend(read), state))
+            written = _multiplied(self._attend(i, _multiplied(read, layer.attend), state), layer.attended)
             after = layer.feed_norm if layer.cross is None else layer.cross.norm
             x, read = self._added(x, written, layer.attend_norm, after)
             if layer.cross is not None and source is not None:
-                query = layer.cross.query(read)
+                query = _multiplied(read, layer.cross.query)
                 mixed = attend_memory(query, source.keys[i], source.values[i], source.keep, self.scale)
-                x, read = self._added(x, layer.cross.out(mixed), layer.cross.norm, layer.feed_norm)
-            written = layer.outer(_activated(read, layer.inner, self.activation))
+                x, read = self._added(x, _multiplied(mixed, layer.cross.out), layer.cross.norm, layer.feed_norm)
+            written = _multiplied(_multiplied(read, layer.inner, self.activation), layer.outer)
             x, read = self._added(x, written, layer.feed_norm, following)
         return read
 
@@ -131,8 +134,11 @@ class Decoder:
         return attend_cache(projected, keys, values, state.hidden, state.positions, self.heads, self.scale, longest)
 
 
-def _activated(x: Tensor, linear: Linear, activation: str) -> Tensor:
+def _multiplied(x: Tensor, linear: Linear, activation: str | None = None) -> Tensor:
+    """Of many rows."""
+    if chosen().cut and activation in CUT and tall_products.writes(x, linear):
+        return tall_products.product(x, linear, activation)
     if activation in EPILOGUES and linear.bias is not None and x.is_cuda:  # in the product's own kernel
         gelu = activation != "relu"
         return torch._addmm_activation(linear.bias, x, linear.weight.t(), use_gelu=gelu)  # pyright: ignore[reportPrivateImportUsage]
-    return ACTIVATIONS[activation](linear(x))
+    return linear(x) if activation is None else ACTIVATIONS[activation](linear(x))

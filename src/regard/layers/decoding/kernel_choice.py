@@ -30,6 +30,10 @@ class Kernels(NamedTuple):
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
     narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
     aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
+    looks: bool = (
+        False  # many rows: who multiplies with the vocabulary looks at the logits (tall_products), from sm_90 on
+    )
+    cut: bool = False  # many rows: products of layers are cut by ours (tall_products), from sm_90 on
 
 
 def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, without: Collection[str] = ()) -> Kernels:
@@ -40,6 +44,7 @@ def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, wit
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
     impossible |= set() if rows >= FEWEST_NARROW and beams == 1 else {"narrow"}
+    impossible |= set() if copies_tiles(device) else {"looks", "cut"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 
@@ -51,6 +56,11 @@ def _capability(device: torch.device) -> tuple[int, int]:
 def starts_early(device: torch.device) -> bool:
     """Whether a device has what `early` and `ahead` need."""
     return device.type == "cuda" and _capability(device) >= (9, 0)
+
+
+def copies_tiles(device: torch.device) -> bool:
+    """Whether a device has an engine that copies tiles, as far as that is known: references need none."""
+    return device.type != "cuda" or _capability(device) >= (9, 0)
 
 
 def holds_sub_layers(device: torch.device) -> bool:

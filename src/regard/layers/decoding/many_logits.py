@@ -12,18 +12,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.layers.decoding import tall_products
 from regard.layers.decoding.kernel_choice import chosen
 from regard.layers.decoding.products import Linear
-from regard.layers.decoding.vocabulary import Logits, forbid
+from regard.layers.decoding.vocabulary import APART, Logits, forbid
 
 ROUND = 8  # tokens: 16 bytes of 16-bit numbers
-APART = 64  # rows begin at multiples of so many: a line of memory
 
 
 def many_logits(
     x: Float[Tensor, "N D"], linear: Linear, banned: Int[Tensor, "N n"], specials: int, also: int
 ) -> Logits:
     """Of x, which is normalised, in its own type. See `vocabulary.logits` for what is forbidden."""
+    if chosen().looks and tall_products.takes(x, linear):
+        return tall_products.logits(x, linear, banned, specials, also)
     weight, bias = linear
     tokens = len(weight)
     whole = tokens // ROUND * ROUND

@@ -13,17 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.layers.decoding.kernel_choice import chosen
+from regard.layers.decoding.kernel_choice import chosen, copies_tiles
 
 try:
     import triton as _triton
     import triton.language as _language
 except ImportError:  # torch for CPUs comes without it
     _triton = _language = None
+try:
+    from triton.tools.tensor_descriptor import TensorDescriptor
+except ImportError:  # there is no Triton, or one from before descriptors
+    TensorDescriptor = None
 
 triton: Any = _triton
 tl: Any = _language
 
+COPIED = 16  # bytes: rows that the copy engine brings begin at multiples of it
 INTERPRETED = triton is not None and os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on a CPU then, for tests
 
 
@@ -46,6 +51,24 @@ def usable(device: str) -> bool:
     if device != "cuda" or triton is None or torch.version.cuda is None or not torch.cuda.is_available():
         return False
     return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def engine_copies(*matrices: Tensor) -> bool:
+    """Whether the copy engine of a GPU brings tiles of all these: 16-bit numbers that lie as it wants them, on Hopper and later."""
+    first = matrices[0]
+    if not runs_on(first) or TensorDescriptor is None or not all(t.numel() for t in matrices):
+        return False
+    if first.is_cuda and (first.dtype.itemsize != 2 or not copies_tiles(first.device)):
+        return False
+    return all(
+        t.is_contiguous() and t.shape[1] * t.element_size() % COPIED == 0 and t.data_ptr() % COPIED == 0
+        for t in matrices
+    )
+
+
+def in_tiles(matrix: Tensor, rows: int, columns: int) -> Any:
+    """What a kernel is given that loads and stores tiles of such a size by the copy engine."""
+    return TensorDescriptor.from_tensor(matrix, [rows, columns])
 
 
 def power_of_2(number: int) -> int:

@@ -31,6 +31,7 @@ from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, r
 
 NEVER = float("-inf")
 LOWEST = -1e30  # below all logits that are possible; what is subtracted must be finite
+APART = 64  # logits, of which rows that are apart begin at multiples: a line of memory
 GROUP = 64  # tokens of which maxima are known, where rows are many
 PART, WARPS = 4096, 8  # tokens that a program reads, where rows are many, and its warps
 CROWD, CROWD_PART, CROWD_WARPS = 1024, 2048, 2  # from so many rows on: as many tokens and warps

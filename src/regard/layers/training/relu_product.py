@@ -12,24 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.layers.decoding.kernel_choice import starts_early
-from regard.layers.decoding.triton_here import INTERPRETED, runs_on, tl
+from regard.layers.decoding.triton_here import engine_copies, in_tiles, tl
 from regard.layers.training.tiles import jit, on_device_of, totalled
 from regard.layers.training.tiling import options, tiles_of
-
-try:
-    from triton.tools.tensor_descriptor import TensorDescriptor  # pyright: ignore[reportMissingImports]
-except ImportError:  # there is no Triton, or one from before descriptors
-    TensorDescriptor = None
-
-ALIGNED = 16  # bytes, of which the copy engine wants rows to be multiples
 
 
 def product_through_relu(
     d_out: Float[Tensor, "M K"], weight: Float[Tensor, "K N"], active: Float[Tensor, "M N"]
 ) -> tuple[Float[Tensor, "M N"], Float[Tensor, "N"]]:
     """d_out W where `active` is above 0, and 0 elsewhere; and its sum over rows."""
-    if not kernel_takes(d_out, weight, active):
+    if not engine_copies(d_out, weight, active):
         d = (d_out @ weight) * (active > 0)
         return d, d.sum(0, dtype=torch.float32)
     (rows, depth), width = d_out.shape, weight.shape[1]
@@ -38,25 +30,13 @@ def product_through_relu(
     tile, turn = tiles.rows, tiles.columns
     tall, wide = -(-rows // tile), -(-width // tile)
     parts = torch.empty((tall, width), dtype=torch.float32, device=d_out.device)
-    square, of = [tile, tile], TensorDescriptor.from_tensor
     with on_device_of(d_out):
         _multiply[(tall * wide,)](
-            of(d_out, [tile, turn]), of(weight, [turn, tile]), of(active, square), of(d, square), parts, width, wide,
+            in_tiles(d_out, tile, turn), in_tiles(weight, turn, tile), in_tiles(active, tile, tile), in_tiles(d, tile, tile),
+            parts, width, wide,
             K=depth, TILE=tile, DEPTH=turn, num_stages=tiles.stages, **options(tiles),
         )  # fmt: skip
     return d, totalled(parts)
-
-
-def kernel_takes(d_out: Tensor, weight: Tensor, active: Tensor) -> bool:
-    """Whether the kernel does it: 16-bit numbers that lie as the copy engine wants them, on a GPU that has one."""
-    if not runs_on(d_out) or TensorDescriptor is None or not len(d_out):
-        return False
-    if not INTERPRETED and (d_out.dtype.itemsize != 2 or not starts_early(d_out.device)):
-        return False
-    return all(
-        t.is_contiguous() and t.shape[1] * t.element_size() % ALIGNED == 0 and t.data_ptr() % ALIGNED == 0
-        for t in (d_out, weight, active)
-    )
 
 
 @jit("wide")

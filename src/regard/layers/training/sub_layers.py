@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from regard.layers.decoding.products import Norm
+from regard.layers.decoding.triton_here import engine_copies
 from regard.layers.feedforward import ACTIVATIONS
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
-from regard.layers.training.relu_product import kernel_takes, product_through_relu
+from regard.layers.training.relu_product import product_through_relu
 
 
 class Matrix(NamedTuple):
@@ -165,7 +166,7 @@ class _Between(torch.autograd.Function):
         if found.written is not None and found.written_sum is not None:
             d_first = _matrix_gradient(found.written, before, first) if of_first else None
             d_first_bias = found.written_sum.to(first.bias.dtype) if of_first_bias else None
-            if of_read and of_relu is not None and kernel_takes(found.written, first.low_weight, before):
+            if of_read and of_relu is not None and engine_copies(found.written, first.low_weight, before):
                 d_read, of_relu.sum = product_through_relu(found.written, first.low_weight, before)
             elif of_read:
                 d_read = found.written @ first.low_weight
