@@ -7,7 +7,8 @@ Shape: 512/2048/8 heads/6+6 layers, vocabulary 32,000, random weights, 24 tokens
 heads and vocabulary). Cases:
 
 - huggingface: a Marian of the same shape in float32, `generate` on token ids;
-- bare: CTranslate2 in int8, `translate_batch` on tokens; of the same converted model that regard uses;
+- bare: CTranslate2 in int8, `translate_batch` on tokens, all threads in each product; of the same converted model that regard uses;
+- bare-apart: the same, each thread with a part of the batch of its own, which is better for small models;
 - regard: `Translator.translate` from text to text with its ctranslate2 engine, tokenisation included;
 - torch-NAME: the same by torch, for every NAME of --torch (see TORCH);
 - regard-E+D, torch-NAME-E+D: likewise with E layers of the encoder and D of the decoder, for all of --layers.
@@ -125,7 +126,7 @@ def in_turns(cases: dict[str, Callable[[], int]], turns: int, clock: str) -> dic
 
 def table(seconds: dict[tuple[int, int], dict[str, list[float]]]) -> None:
     names = list(next(iter(seconds.values())))
-    against = [name for name in ("huggingface", "bare") if name in names]
+    against = [name for name in ("huggingface", "bare", "bare-apart") if name in names]
     print(f"\n{'batch':>5} {'beam':>4}  {'case':22}" + "".join(f"{'x ' + name:>16}" for name in against))
     for (batch, beam), cases in seconds.items():
         for name, each in cases.items():
@@ -147,7 +148,9 @@ def make_cases(
     if "hf" in peers:
         cases["huggingface"] = huggingface(shape, len(texts), beam)
     if "ct2" in peers:
-        cases["bare"] = bare(run, texts, beam, arguments.threads)
+        cases["bare"] = bare(run, texts, beam, arguments.threads, 1)
+        if arguments.threads > 1:
+            cases["bare-apart"] = bare(run, texts, beam, 1, arguments.threads)
     for ending, one in {"": run, **{f"-{name}": other for name, other in others.items()}}.items():
         if "ct2" in peers:
             cases[f"regard{ending}"] = through(regard.load(one, "cpu", engine="ctranslate2"), texts, search)
@@ -172,7 +175,7 @@ def through(translator: Any, texts: list[str], search: Any) -> Callable[[], int]
     return call
 
 
-def bare(run: Path, texts: list[str], beam: int, threads: int) -> Callable[[], int]:
+def bare(run: Path, texts: list[str], beam: int, threads: int, parts: int) -> Callable[[], int]:
     import ctranslate2
 
     from regard.tasks.converted_run import ctranslate2_files
@@ -180,12 +183,14 @@ def bare(run: Path, texts: list[str], beam: int, threads: int) -> Callable[[], i
 
     opened = open_run(run)
     files = ctranslate2_files(opened, "int8")
-    translator = ctranslate2.Translator("base", files=files, compute_type="int8", intra_threads=threads)
+    translator = ctranslate2.Translator(
+        "base", files=files, compute_type="int8", intra_threads=threads, inter_threads=parts
+    )
     tokenizer = opened.tokenizers.source
     sources = [[*tokenizer.pieces(ids), "</s>"] for ids in tokenizer.encode(texts)]
 
     def call() -> int:
-        results = translator.translate_batch(sources, beam_size=beam)
+        results = translator.translate_batch(sources, beam_size=beam, max_batch_size=-(-len(sources) // parts))
         return sum(len(result.hypotheses[0]) for result in results)
 
     return call

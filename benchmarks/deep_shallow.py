@@ -1,11 +1,13 @@
 """Deep encoders with shallow decoders: what they cost in BLEU, learning from the references and from a teacher's translations.
 
     python benchmarks/deep_shallow.py --data DIR [--recipe multi30k-quick] [--layers 6+6,6+2,12+1] [--seeds 1,2,3] [--at-once 1]
-        [--learns references,teacher] [--pairs N] [--teacher-steps N] [--student-steps N] [--out DIR] [section.key=value ...]
+        [--learns references,teacher,layers] [--pairs N] [--teacher-steps N] [--student-steps N] [--student section.key=value,...]
+        [--out DIR] [section.key=value ...]
 
 DIR is the recipe's data.folder. The first of --layers is the teacher. Every depth is trained on the references; each teacher then
 translates its own training text (`regard distil`: its search, one hypothesis; on a GPU in bfloat16), and the other depths are
-trained on that, too, with the teacher's seed, tokens and settings (--learns teacher: on that alone). All are scored on the recipe's
+trained on that, too, with the teacher's seed, tokens and settings (--learns teacher: on that alone); with --learns layers, on that,
+and beginning with layers of the teacher (`regard train --from`). All are scored on the recipe's
 test files: tokenised lower-cased text for Multi30k's lower-cased files, sacreBLEU of detokenised, cased text else. Each run is a
 process of its own, --at-once of them beside each other (so that seconds do not count). How fast such models decode:
 `decode_cpu.py --layers`.
@@ -38,12 +40,12 @@ from regard.training.progress import Reporter
 from regard.training.request import gather, nested
 from timed_training import Failed, beside
 
-REFERENCES, TEACHER = "references", "teacher"
+REFERENCES, TEACHER, LAYERS = "references", "teacher", "layers"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """A model to train: its depths, its seed, and whose translations it learns."""
+    """A model to train: its depths, its seed, whose translations it learns, and whose layers it begins with."""
 
     recipe: str
     layers: str
@@ -52,6 +54,7 @@ class Run:
     out: Path
     settings: tuple[str, ...]
     teaches: bool = False
+    begins_with: Path | None = None
 
     @property
     def name(self) -> str:
@@ -78,7 +81,13 @@ def train(run: Run) -> dict[str, Any]:
     lowercase = ".lc." in data.test_src  # as the papers score it
     for begun in (run.folder, parts_folder(run.taught())):  # before, and not finished
         shutil.rmtree(begun, ignore_errors=True)
-    made = regard.train(run.recipe, out=run.folder, settings=run.all_settings(), report=Reporter(quiet=True))
+    made = regard.train(
+        run.recipe,
+        out=run.folder,
+        settings=run.all_settings(),
+        start_from=run.begins_with,
+        report=Reporter(quiet=True),
+    )
     row: dict[str, Any] = {"layers": run.layers, "learns": run.learns, "seed": run.seed}
     row |= {"steps": made.summary["steps"], "training_seconds": made.summary["seconds"]}
     folder = Path(data.folder)
@@ -135,27 +144,23 @@ def runs(asked: argparse.Namespace) -> tuple[list[Run], dict[str, list[Run]]]:
         name: [f"train.steps={n}"] if n else [] for name, n in (("t", asked.teacher_steps), ("s", asked.student_steps))
     }
 
-    def run(layers: str, seed: int, learns: str, *settings: str, teaches: bool = False) -> Run:
+    def run(layers: str, seed: int, learns: str, *settings: str, **more: Any) -> Run:
         given = (*common, *settings)
-        return Run(
-            recipe=asked.recipe, layers=layers, seed=seed, learns=learns, out=asked.out, settings=given, teaches=teaches
-        )
+        return Run(recipe=asked.recipe, layers=layers, seed=seed, learns=learns, out=asked.out, settings=given, **more)
+
+    def learners(teacher: Run) -> list[Run]:
+        own = [*steps["s"], *filter(None, asked.student.split(",")), f"data.pairs={teacher.taught().absolute()}"]
+        tokens = f"tokenizer.folder={teacher.folder.absolute()}"
+        from_nothing = [run(layers, teacher.seed, TEACHER, tokens, *own) for layers in others]
+        begun = [run(layers, teacher.seed, LAYERS, *own, begins_with=teacher.folder) for layers in others]
+        return [*(from_nothing if TEACHER in learns else []), *(begun if LAYERS in learns else [])]
 
     seeds = [int(seed) for seed in asked.seeds.split(",")]
     teachers = [run(first, seed, REFERENCES, text, *steps["t"], teaches=True) for seed in seeds]
     learns = asked.learns.split(",")
     alone = [run(layers, seed, REFERENCES, text, *steps["s"]) for layers in others for seed in seeds]
-    taught = {
-        one.name: [run(layers, one.seed, TEACHER, *learning_of(one), *steps["s"]) for layers in others]
-        for one in teachers
-        if TEACHER in learns
-    }
+    taught = {one.name: learners(one) for one in teachers}
     return [*teachers, *(alone if REFERENCES in learns else [])], taught
-
-
-def learning_of(teacher: Run) -> tuple[str, str]:
-    """Its text, and its tokens."""
-    return f"data.pairs={teacher.taught().absolute()}", f"tokenizer.folder={teacher.folder.absolute()}"
 
 
 def work(asked: argparse.Namespace) -> tuple[list[dict[str, Any]], list[str]]:
@@ -212,6 +217,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="a sample of the training text; 0: all of it")
     parser.add_argument("--teacher-steps", type=int, help="instead of the recipe's")
     parser.add_argument("--student-steps", type=int, help="likewise")
+    parser.add_argument("--student", default="", help="settings of those that learn from a teacher, by commas")
     parser.add_argument("--out", type=Path, default=Path("runs/deep-shallow"))
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     asked = parser.parse_intermixed_args()

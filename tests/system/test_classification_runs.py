@@ -160,7 +160,7 @@ def test_a_classifier_begins_with_a_language_model(labelled, language_model, tmp
 
 
 def test_other_sizes_than_the_language_models_are_refused(labelled, language_model, tmp_path):
-    for word, message in [("model.layers=2", "keeps its model"), ("tokenizer.size=77", "keeps its tokenizer")]:
+    for word, message in [("model.width=64", "keeps its model"), ("tokenizer.size=77", "keeps its tokenizer")]:
         with pytest.raises(ConfigError, match=message):
             train(tmp_path / "run", start_from=language_model, settings=[f"data.labelled={labelled}", word])
     assert not (tmp_path / "run").exists()

@@ -38,6 +38,34 @@ def test_settings_that_conflict_are_refused(runs, base, word, section):
     assert not (runs.folder / "tuned").exists()
 
 
+def test_layers_of_another_depth_begin_as_the_other_runs(runs):
+    """A student with the first and the last layers of its teacher; and that the teacher may go away."""
+    teacher = runs.train("teacher", "model.layers=3", "train.steps=5")
+    words = ("--from", str(teacher), "model.layers=3", "model.decoder_layers=2", "model.encoder_layers=4")
+    still = runs.train("still", *words, "train.lr=0", "train.select=last", "train.steps=1")
+    given, taken = load_tensors(teacher / "model.safetensors"), load_tensors(still / "model.safetensors")
+    for stack, origins in {"encoder": [0, 0, 1, 2], "decoder": [0, 2]}.items():
+        for layer, origin in enumerate(origins):
+            name = f"{stack}.{layer}.feedforward.inner.weight"
+            assert torch.equal(taken[name], given[name.replace(f".{layer}.", f".{origin}.", 1)])
+    assert "decoder.2.feedforward.inner.weight" not in taken
+    config = json.loads((still / "config.json").read_text())
+    assert [config["model"][name] for name in ("layers", "encoder_layers", "decoder_layers")] == [3, 4, 2]
+
+    straight = outcome(runs.train("straight", *words))
+    run = runs.train("student", *words, signal_at=(1, signal.SIGTERM), expect=143)
+    shutil.rmtree(teacher)
+    for path in (run / "checkpoints").iterdir():
+        shutil.rmtree(path)
+    assert outcome(runs.resume("student")) == straight
+
+
+def test_depths_are_kept_where_layers_differ_from_each_other(runs):
+    base = runs.train("base", "model.name=gnmt", "train.steps=1")
+    runs.train("tuned", "--from", str(base), "model.name=gnmt", "model.layers=3", expect=1)
+    assert f"setting model.layers: a run that starts from {base} keeps its model" in runs.log()
+
+
 def test_the_other_run_may_go_away(runs, base):
     straight = outcome(runs.train("straight", "--from", str(base)))
     assert straight != outcome(runs.train("fresh"))

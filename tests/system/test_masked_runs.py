@@ -115,6 +115,19 @@ def test_a_run_goes_on_from_another(learnt, tmp_path):
     assert (tmp_path / "run" / "tokenizer.json").read_text() == (before / "tokenizer.json").read_text()
 
 
+def test_a_deeper_classifier_begins_with_its_layers(learnt, tmp_path):
+    before, _ = learnt
+    (tmp_path / "labelled").write_text("".join(f"{FOOD[i % 3]}\twe eat the {FOOD[i % 3]} {i}\n" for i in range(60)))
+    settings = ["train.steps=1", "train.lr=0", "train.threads=1", "model.layers=2"]
+    train(tmp_path / "run", labelled=str(tmp_path / "labelled"), settings=settings, start_from=before)
+    given, taken = (load_tensors(place / "model.safetensors") for place in (before, tmp_path / "run"))
+    layers = [name for name in given if name.startswith("encoder.0.")]
+    assert layers
+    assert all(
+        (taken[f"body.{name.replace('.0.', f'.{i}.', 1)}"] == given[name]).all() for name in layers for i in (0, 1)
+    )
+
+
 @pytest.mark.parametrize("kind", ["labelled", "tagged"])
 def test_a_classifier_and_a_tagger_begin_with_it(learnt, tmp_path, kind):
     """At a rate of 0 the body is what it was, and all that is new is the layer over labels."""

@@ -126,3 +126,9 @@ def test_fine_tuning_by_a_recipe_takes_its_training_and_leaves_its_model(tmp_pat
         out=tmp_path / "own", start_from=tmp_path / "run", settings=settings, report=Reporter(quiet=True), **files
     )
     assert read_json(tmp_path / "own" / "config.json")["train"]["lr"] == 3e-4, "gentle"
+    settings = [*settings, "model.layers=2"]
+    regard.train(
+        out=tmp_path / "deep", start_from=tmp_path / "run", settings=settings, report=Reporter(quiet=True), **files
+    )
+    deep = read_json(tmp_path / "deep" / "config.json")
+    assert (deep["model"]["layers"], deep["train"]["lr"]) == (2, 1e-3), "half of a new model's"

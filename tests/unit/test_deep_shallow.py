@@ -32,7 +32,7 @@ def asked(tmp_path):
     files += [f"data.{part}_{side}={part}.{ending}" for part in ("valid", "test") for side, ending in sides]
     return argparse.Namespace(
         data=data, recipe="europarl-en-de", layers="6+6,6+2,12+1", seeds="1,2", at_once=2, pairs=0,
-        learns="references,teacher", teacher_steps=7, student_steps=5, out=tmp_path, settings=files,
+        learns="references,teacher", teacher_steps=7, student_steps=5, student="", out=tmp_path, settings=files,
     )  # fmt: skip
 
 
@@ -73,13 +73,25 @@ def test_students_learn_from_the_teacher_of_their_seed(deep, asked, monkeypatch)
 
 
 def test_only_one_kind_of_learning_is_done_where_that_is_asked_for(deep, asked):
-    for learns in ("references", "teacher"):
+    for learns in ("references", "teacher", "layers"):
         asked.learns = learns
         first, taught = deep.runs(asked)
         assert {run.learns for run in first if not run.teaches} == ({"references"} if learns == "references" else set())
-        assert {run.learns for many in taught.values() for run in many} == (
-            {"teacher"} if learns == "teacher" else set()
-        )
+        assert {run.learns for many in taught.values() for run in many} == ({learns} - {"references"})
+
+
+def test_students_can_begin_with_the_teachers_layers(deep, asked):
+    """Its tokens come with these, and its text is the same as without."""
+    asked.learns, asked.student = "teacher,layers", "train.lr=1e-3,train.matrix_lr=0.01"
+    for many in deep.runs(asked)[1].values():
+        for run in many:
+            settings = dict(one.split("=", 1) for one in run.all_settings())
+            teacher = asked.out / f"6+6-references-{run.seed}"
+            assert settings["data.pairs"] == f"{teacher}.tsv"
+            assert run.begins_with == (teacher if run.learns == "layers" else None)
+            assert ("tokenizer.folder" in settings) == (run.learns == "teacher")
+            assert (settings["train.lr"], settings["train.matrix_lr"]) == ("1e-3", "0.01")
+    assert all("train.lr" not in " ".join(run.all_settings()) for run in deep.runs(asked)[0])
 
 
 def test_the_text_of_all_is_the_recipes_own(deep, asked):

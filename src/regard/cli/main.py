@@ -97,7 +97,7 @@ def train(
         typer.Option(
             "--from",
             metavar="DIR",
-            help="Start a new run from a trained model (fine-tuning): a run folder or a bundled model's name.",
+            help="Start from a trained model (fine-tuning; perhaps of other depth): a run folder or a bundled model's name.",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only warnings and errors.")] = False,

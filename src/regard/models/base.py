@@ -73,6 +73,7 @@ class Writer(nn.Module, ABC):
 
     Config: ClassVar[type]
     capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    depths: ClassVar[tuple[str, ...]] = ()  # settings of how deep stacks of layers are whose layers are all alike
     config: Any
     output: OutputLayer
 

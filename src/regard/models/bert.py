@@ -134,6 +134,7 @@ class Bert(MaskedModel):
     """A stack of self-attention over one text or two, in which every position sees every other."""
 
     Config = BertConfig
+    depths = ("layers",)
 
     def __init__(self, config: BertConfig, *, vocabulary: int):
         super().__init__()

@@ -46,6 +46,7 @@ class BertClassifier(Classifier):
 
     Config = BertClassifierConfig
     begins_with: ClassVar[str] = "bert"
+    depths = ("layers",)
     body: Bert
 
     def __init__(self, config: BertClassifierConfig, *, vocabulary: int, labels: int):

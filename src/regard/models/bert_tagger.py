@@ -46,6 +46,7 @@ class BertTagger(Tagger):
 
     Config = BertTaggerConfig
     begins_with: ClassVar[str] = "bert"
+    depths = ("layers",)
     body: Bert
 
     def __init__(self, config: BertTaggerConfig, *, vocabulary: int, labels: int):

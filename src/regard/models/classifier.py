@@ -26,6 +26,7 @@ class Classifier(nn.Module, ABC):
 
     Config: ClassVar[type]
     capabilities: ClassVar[frozenset[Capability]] = frozenset({"classifies"})
+    depths: ClassVar[tuple[str, ...]] = ()  # settings of how deep stacks of layers are whose layers are all alike
     begins_with: ClassVar[str] = ""  # the model whose weights its `body` can begin with, by name; "": none
     body: Any  # a module, where `begins_with` names one
     config: Any

@@ -198,6 +198,7 @@ class GPT(LanguageModel):
     """A stack of causal self-attention over one text."""
 
     Config = GPTConfig
+    depths = ("layers",)
 
     def __init__(self, config: GPTConfig, *, vocabulary: int):
         super().__init__()

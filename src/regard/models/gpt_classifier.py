@@ -81,6 +81,7 @@ class GPTClassifier(Classifier):
 
     Config = GPTClassifierConfig
     begins_with: ClassVar[str] = "gpt"
+    depths = ("layers",)
     body: Body
 
     def __init__(self, config: GPTClassifierConfig, *, vocabulary: int, labels: int):

@@ -263,6 +263,7 @@ class Transformer(Writer):
 
     Config = TransformerConfig
     capabilities = frozenset({"translates", "attends"})
+    depths = ("layers", "encoder_layers", "decoder_layers")
 
     def __init__(self, config: TransformerConfig, *, source_vocabulary: int, target_vocabulary: int, shared: bool):
         super().__init__()

@@ -46,6 +46,7 @@ class TransformerClassifier(Classifier):
     """An encoder, one state for the text, and a softmax over labels."""
 
     Config = TransformerClassifierConfig
+    depths = ("layers",)
     body: TransformerBody
 
     def __init__(self, config: TransformerClassifierConfig, *, vocabulary: int, labels: int):

@@ -35,6 +35,7 @@ class TransformerTagger(Tagger):
     """An encoder, and a softmax over labels at every word."""
 
     Config = TransformerTaggerConfig
+    depths = ("layers",)
     body: TransformerBody
 
     def __init__(self, config: TransformerTaggerConfig, *, vocabulary: int, labels: int):

@@ -83,6 +83,7 @@ class Word2Vec(nn.Module):
 
     Config = Word2VecConfig
     capabilities: ClassVar[frozenset[Capability]] = frozenset({"embeds"})
+    depths: ClassVar[tuple[str, ...]] = ()
     counts: Tensor
 
     def __init__(self, config: Word2VecConfig, *, vocabulary: int):

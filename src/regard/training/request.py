@@ -152,7 +152,7 @@ def _model_name(values: Mapping[str, Any]) -> Any:
 
 
 def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that starts from another's weights: model and tokenizer are the other's."""
+    """The settings of a run that starts from another's weights: model and tokenizer are the other's, perhaps of other depths."""
     theirs = read_config(other)
     if not isinstance(theirs.get("tokenizer"), dict):
         raise CheckpointError(other / CONFIG, "it does not say how its tokenizer was made", "Start from a whole run")
@@ -161,9 +161,10 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in values.get("model", {}).items():
         if key not in theirs["model"]:
             build_model_config({"name": theirs["model"]["name"], key: value})  # says that there is no such setting
-    for section in ("model", "tokenizer"):
+    depths = MODELS.get(theirs["model"]["name"]).depths
+    for section, allowed in (("model", (*CHANGED, *depths)), ("tokenizer", ())):
         for key, value in values.get(section, {}).items():
-            if theirs[section].get(key) != value and key not in CHANGED:
+            if theirs[section].get(key) != value and key not in allowed:
                 raise ConfigError(
                     f"setting {section}.{key}",
                     f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",

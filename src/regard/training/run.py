@@ -62,7 +62,7 @@ def train(
     text for a language model, labelled text for a classifier or tagged text for a tagger, or a recipe and files, which go over
     the recipe's. Without a recipe, sizes are chosen from the data. `settings` go over everything: nested values, or texts such
     as "train.steps=1000". `allow` names findings of the data check that do not refuse. `start_from` is another run, whose
-    model, tokenizer and weights this one begins with.
+    model, tokenizer and weights this one begins with; of models whose layers are all alike, settings may ask for other depths.
     """
     report, command = report or Reporter(), command or shlex.join(sys.argv)
     files = {"src": src, "tgt": tgt, "pairs": pairs, "text": text, "labelled": labelled, "tagged": tagged}

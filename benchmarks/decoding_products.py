@@ -1,0 +1,220 @@
+"""Products of very many rows in a decoding step: torch's beside kernels of ours, each way to cut them timed by itself.
+
+    python benchmarks/decoding_products.py [--rows 2048] [--width 512 --inner 2048 --vocabulary 32000] [--seconds 60]
+    TRITON_INTERPRET=1 python benchmarks/decoding_products.py --device cpu --rows 20 --width 32 --inner 64 --vocabulary 130 \
+        --candidates 2 --launches 1 --replays 1
+
+The shapes are those of a layer of a Transformer's decoder, and the product with the vocabulary, which is timed with the kernel that
+reads its logits (`vocabulary.forbid`), beside one kernel that looks at them as it writes (`tall_products.logits`). Numbers are
+bfloat16 on CUDA. Candidates are compiled side by side, compared with torch's result, launched some times inside one CUDA graph over
+inputs that a cache does not hold together, and the graph is replayed; the median counts. One JSON line for each, a table last: the
+best of each shape, and what it would save of a step. After --seconds nothing new is begun.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from regard.core.processors import processors
+from regard.layers.decoding import tall_products
+from regard.layers.decoding.kernel_choice import Kernels, using
+from regard.layers.decoding.many_logits import many_logits
+from regard.layers.decoding.products import Linear
+from regard.layers.decoding.tall_products import Tiles
+from regard.layers.feedforward import ACTIVATIONS
+
+CACHE = 200 << 20  # bytes that inputs should have together
+MEMORY, REGISTERS = 226 << 10, 128  # of a program: bytes that its tiles take, and a thread's part of a tile in float32
+SPECIALS, ALSO = 4, 3
+TORCH = "torch"
+
+
+class Case(NamedTuple):
+    """A product and how often a step of the decoder has it."""
+
+    name: str
+    rows: int
+    inputs: int
+    outputs: int
+    times: int
+    activation: str | None = None
+    looks: bool = False
+
+
+def cases(s: argparse.Namespace) -> list[Case]:
+    width, layers = s.width, s.layers
+    return [
+        Case("queries, keys, values", s.rows, width, 3 * width, layers),
+        Case("query or output", s.rows, width, width, 3 * layers),
+        Case("inner", s.rows, width, s.inner, layers, activation="relu"),
+        Case("outer", s.rows, s.inner, width, layers),
+        Case("vocabulary", s.rows, width, s.vocabulary, 1, looks=True),
+    ]
+
+
+def candidates(case: Case, numbers: int) -> Iterator[Tiles]:
+    """The one that is taken now first; then all that fit a multiprocessor."""
+    now = tall_products.LOOKING[case.rows <= tall_products.LOOKING[1].rows] if case.looks else None
+    now = now or tall_products.tiles_for(case.rows, case.outputs)
+    yield now
+    for rows, columns, depth, warps, stages in itertools.product(
+        (64, 128, 256), (64, 128, 256), (64, 32, 128), (4, 8), (3, 4, 2)
+    ):
+        tiles = Tiles(rows, columns, depth, warps, stages)
+        fits = (rows + columns) * depth * numbers * stages <= MEMORY and rows * columns <= REGISTERS * 32 * warps
+        if fits and tiles != now and rows * columns >= 64 * 64 * (warps // 4) and depth <= case.inputs:
+            yield tiles
+
+
+def inputs(case: Case, device: torch.device) -> list[tuple[Tensor, Linear, Tensor]]:
+    low = torch.bfloat16 if device.type == "cuda" else torch.float32
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(shape, device=device).to(low)
+
+    size = (case.rows * (case.inputs + case.outputs) + case.inputs * case.outputs) * low.itemsize
+    sets = 1 if device.type == "cpu" else min(8, -(-CACHE // size))
+    return [
+        (
+            made(case.rows, case.inputs),
+            Linear(made(case.outputs, case.inputs) * case.inputs**-0.5, made(case.outputs)),
+            torch.randint(case.outputs, (case.rows, 1), device=device),
+        )
+        for _ in range(sets)
+    ]
+
+
+def by_torch(case: Case) -> Callable[..., Any]:
+    if case.looks:
+        return lambda x, linear, banned: many_logits(x, linear, banned, SPECIALS, ALSO)
+    if case.activation == "relu":
+        return lambda x, linear, _: torch._addmm_activation(linear.bias, x, linear.weight.t())  # pyright: ignore
+    return lambda x, linear, _: linear(x) if case.activation is None else ACTIVATIONS[case.activation](linear(x))
+
+
+def by_kernel(case: Case, tiles: Tiles) -> Callable[..., Any]:
+    if case.looks:
+        return lambda x, linear, banned: tall_products.logits(x, linear, banned, SPECIALS, ALSO, tiles)
+    return lambda x, linear, _: tall_products.product(x, linear, case.activation, tiles)
+
+
+def apart(case: Case, found: Any, expected: Any) -> float:
+    """The largest difference, as a part of the largest number; of logits also of maxima and normaliser."""
+    if case.looks:
+        pairs = [(found.maxima, expected.maxima), (found.normaliser(), expected.normaliser())]
+        pairs.append((found.values, expected.values))
+    else:
+        pairs = [(found, expected)]
+    differences = [0.0]
+    for ours, theirs in pairs:
+        if not torch.equal(ours == float("-inf"), theirs == float("-inf")):
+            return float("inf")
+        ours, theirs = (one.float().masked_fill(one == float("-inf"), 0.0) for one in (ours, theirs))
+        differences.append(((ours - theirs).abs().max() / theirs.abs().max()).item())
+    return max(differences)
+
+
+def seconds(call: Callable[..., Any], given: list[Any], s: argparse.Namespace) -> float:
+    """Of one launch."""
+    if s.device == "cpu":
+        began = time.perf_counter()
+        call(*given[0])
+        return time.perf_counter() - began
+    call(*given[0])
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = [call(*given[i % len(given)]) for i in range(s.launches)]
+    found = []
+    for _ in range(s.replays + 1):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / s.launches)
+    del kept
+    return statistics.median(found[1:])
+
+
+def measure(case: Case, s: argparse.Namespace, until: float) -> list[dict[str, Any]]:
+    device = torch.device(s.device)
+    given = inputs(case, device)
+    numbers = given[0][0].element_size()
+    torch_way = by_torch(case)
+    expected = torch_way(*given[0])
+    ways: dict[str, Callable[..., Any]] = {TORCH: torch_way}
+    tiles = list(itertools.islice(candidates(case, numbers), s.candidates or None))
+    ways |= {"x".join(map(str, one)): by_kernel(case, one) for one in tiles}
+
+    def compiled(way: Callable[..., Any]) -> str | float:
+        try:
+            return apart(case, way(*given[0]), expected)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"[:200]
+
+    with ThreadPoolExecutor(processors() if device.type == "cuda" else 1) as pool:
+        differ = list(pool.map(compiled, ways.values()))
+    rows = []
+    for (name, way), difference in zip(ways.items(), differ, strict=True):
+        row: dict[str, Any] = {"product": case.name, "shape": [case.rows, case.inputs, case.outputs], "way": name}
+        if isinstance(difference, str):
+            row["error"] = difference
+        elif difference > (0.02 if numbers == 2 else 1e-4):
+            row |= {"error": "another result", "apart": difference}
+        elif time.monotonic() < until:
+            row |= {"microseconds": round(1e6 * seconds(way, given, s), 1), "apart": difference}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
+def table(found: dict[Case, list[dict[str, Any]]]) -> str:
+    lines = [f"{'product':24}{'torch us':>10}{'now us':>10}{'best us':>10}  {'tiles':20}{'saved of a step, us':>20}"]
+    for case, rows in found.items():
+        times = {row["way"]: row["microseconds"] for row in rows if "microseconds" in row}
+        own = {way: time for way, time in times.items() if way != TORCH}
+        if TORCH not in times or not own:
+            continue
+        best = min(own, key=lambda way: own[way])
+        now = own.get(rows[1]["way"], float("nan"))
+        saved = case.times * (times[TORCH] - own[best])
+        lines.append(f"{case.name:24}{times[TORCH]:10.1f}{now:10.1f}{own[best]:10.1f}  {best:20}{saved:20.1f}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rows", type=int, default=2048)
+    parser.add_argument("--width", type=int, default=512)
+    parser.add_argument("--inner", type=int, default=2048)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--vocabulary", type=int, default=32_000)
+    parser.add_argument("--candidates", type=int, default=0, help="of each shape at most; 0: all")
+    parser.add_argument("--launches", type=int, default=20, help="inside one recording")
+    parser.add_argument("--replays", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    s = parser.parse_args()
+    torch.manual_seed(1)
+    machine = torch.cuda.get_device_name() if s.device == "cuda" else platform.platform()
+    print(json.dumps({"machine": machine, "torch": torch.__version__}))
+    until = time.monotonic() + s.seconds
+    with torch.inference_mode(), using(Kernels(aligned=True)):
+        found = {case: measure(case, s, until) for case in cases(s)}
+    print(table(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The weights of a model as those of one with more or fewer layers: which a shallower stack keeps, how a deeper one begins."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from regard.models.base import MODELS
+
+# a weight of a layer in a stack of them: decoder.3.attention.out.weight
+LAYER = re.compile(r"(?P<stack>.+?)\.(?P<layer>\d+)\.(?P<rest>.+)")
+
+Stacks = Mapping[str, Mapping[int, Sequence[str]]]  # names of weights by stack and layer
+
+
+def at_depth(given: Mapping[str, Tensor], wanted: Sequence[str]) -> dict[str, Tensor]:
+    """Another model's weights under the names of a model that differs from it in the depths of its stacks alone.
+
+    A shallower stack has the first and the last of the other's layers, and others evenly between them: each does what it did,
+    and is further from the next. Of a single layer it is the last, which is next to what reads the stack. A deeper stack has
+    each of the other's layers once or several times in a row. What differs otherwise keeps its name, for who compares names.
+    """
+    theirs, ours = _stacks(given), _stacks(wanted)
+    other = {stack for stack in ours if stack in theirs and len(ours[stack]) != len(theirs[stack])}
+    found = {name: tensor for name, tensor in given.items() if _stack_of(name) not in other}
+    for stack in other:
+        for layer, origin in enumerate(origins(len(theirs[stack]), len(ours[stack]))):
+            found |= {f"{stack}.{layer}.{rest}": given[f"{stack}.{origin}.{rest}"] for rest in theirs[stack][origin]}
+    return found
+
+
+def differs_in_depth(config: Any, theirs: Mapping[str, Any]) -> bool:
+    """Whether a model's configuration asks for other depths than that of the one that it starts from, by its saved values."""
+    usual = type(config)
+    return any(
+        getattr(config, name) != theirs.get(name, getattr(usual, name)) for name in MODELS.get(config.name).depths
+    )
+
+
+def origins(theirs: int, ours: int) -> list[int]:
+    """Which of so many layers each of ours begins as."""
+    if ours == 1:
+        return [theirs - 1]
+    if ours < theirs:
+        return [round(i * (theirs - 1) / (ours - 1)) for i in range(ours)]
+    return [i * theirs // ours for i in range(ours)]
+
+
+def _stack_of(name: str) -> str | None:
+    found = LAYER.fullmatch(name)
+    return found["stack"] if found else None
+
+
+def _stacks(names: Sequence[str] | Mapping[str, Tensor]) -> Stacks:
+    stacks: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name in names:
+        if found := LAYER.fullmatch(name):
+            stacks[found["stack"]][int(found["layer"])].append(found["rest"])
+    return stacks
