@@ -13,6 +13,7 @@ from regard.tasks.search_request import SearchRequest
 
 BATCH_TOKENS = 4096  # of sources, times hypotheses
 SMALL_BATCH_TOKENS = 1024  # of small models, whose weights stay in the caches of a processor if all else does
+FEWEST_TOKENS = 32  # of a batch: smaller ones take as long
 TRIED = 32  # sentences after which it is asked whether going on is worth while
 
 
@@ -25,10 +26,11 @@ def fast_search(
     """
     found: list[list[Translation] | None] = [None] * len(sentences)
     done = left = 0
-    size = SMALL_BATCH_TOKENS if engine.small else BATCH_TOKENS
     settings = request.settings
-    tokens = request.batch_tokens or max(128, size // settings.beam)
-    waiting = batches([len(s.ids) + 1 for s in sentences], tokens)
+    lengths = [len(sentence.ids) + 1 for sentence in sentences]
+    most = (SMALL_BATCH_TOKENS if engine.small else BATCH_TOKENS) // settings.beam
+    share = -(-sum(lengths) // engine.batches)  # that nobody has nothing to do
+    waiting = batches(lengths, request.batch_tokens or max(FEWEST_TOKENS, min(most, share)))
     under_way: deque[tuple[list[int], Started]] = deque()
     while True:
         while len(under_way) <= engine.batches and (rows := next(waiting, None)):

@@ -14,7 +14,7 @@ from regard.core.errors import CheckpointError, ConfigError, ModelError
 from regard.core.files import read_json, write_json, write_manifest
 from regard.core.search_config import SearchConfig
 from regard.layers import int8_linear
-from regard.tasks import converted_run
+from regard.tasks import converted_run, fast_translation
 from regard.tasks.pretrained import bundled_model
 from regard.tasks.translation import Translator
 
@@ -122,6 +122,24 @@ def test_a_request_that_is_for_torch_is_not_searched_twice(exact: Translator, mo
     written = exact.hypotheses(["No."] * 100, search=settings, batch_tokens=30)
     assert len(written) == 100
     assert 32 <= sum(started) < 60
+
+
+@pytest.mark.parametrize(("threads", "sizes"), [(1, [12]), (2, [6, 6]), (3, [4, 4, 4]), (50, [4, 4, 4])])
+def test_no_thread_has_nothing_to_do(exact: Translator, monkeypatch: pytest.MonkeyPatch, threads: int, sizes) -> None:
+    """Where threads take batches of their own; but a batch has four sentences at least."""
+    engine = exact.engines.fast
+    assert engine is not None
+    started, start = [], engine.start
+    monkeypatch.setattr(engine, "batches", threads)
+    monkeypatch.setattr(
+        engine, "start", lambda sources, settings: started.append(len(sources)) or start(sources, settings)
+    )
+    text = "Where is the station?"
+    tokens = len(exact.hypotheses([text])[0][0].source_tokens) + 1
+    started.clear()
+    monkeypatch.setattr(fast_translation, "FEWEST_TOKENS", 4 * tokens)
+    assert len(set(exact.translate([text] * 12))) == 1
+    assert started == sizes
 
 
 def test_one_who_has_the_model_may_change_it(bundled: Path) -> None:
