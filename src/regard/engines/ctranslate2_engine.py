@@ -19,7 +19,8 @@ from regard.engines.ctranslate2_rules import breaks_rule, search_options
 
 MOST_THREADS = 8  # more do not make a batch of sentences faster
 SHORT_LISTS = "vmap.txt"
-SMALL = 24 << 20  # bytes of a model whose products are too small for several threads: they take batches of their own
+SMALL = 24 << 20  # bytes of a model that stays in the caches of a processor if all else does
+APART = 256 << 20  # bytes of a model up to which threads take batches of their own: in products they wait for each other
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,14 +98,15 @@ class CTranslate2Engine:
             arrays_of(memoryview(files[MODEL]), Path(MODEL))
         except CheckpointError as error:
             raise ModelError("the converted model", error.what, "Delete the run's folder ctranslate2") from None
-        self.batches = threads() if self.small else 1  # searched at the same time
+        apart = len(files[MODEL]) < APART
+        self.batches = threads() if apart else 1  # searched at the same time
         try:
             self._model = ctranslate2.Translator(
                 "regard",
                 device="cpu",
                 compute_type=compute,
                 inter_threads=self.batches,
-                intra_threads=1 if self.small else threads(),
+                intra_threads=1 if apart else threads(),
                 files=dict(files),
             )
         except (RuntimeError, ValueError) as error:
