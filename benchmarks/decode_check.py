@@ -3,10 +3,12 @@
     python benchmarks/decode_check.py [--device cuda] [--width 512 --layers 6 --heads 8 --vocabulary 32000]
                                       [--kernels on,whole,whole+early]
 
-Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy and
-with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced beginnings, steps
-recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different, and then the check
-has failed. On a CPU the kernels' references are compared, or with TRITON_INTERPRET=1 the kernels. One JSON line for each case.
+Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy
+and with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced
+beginnings, steps recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different,
+and then the check has failed. Ways that have kernels for 16-bit numbers alone ("looks", "cut") are checked on a GPU in float16,
+where scores may be 0.02 apart, and only if such a kernel has run. On a CPU the kernels' references are compared, or with
+TRITON_INTERPRET=1 the kernels. One JSON line for each case.
 
 Kernels can be used in several ways, each checked with models of its own; what a name means says `Way`. Those that are for few rows
 are checked with few sentences. `--quick` takes three searches of four sentences, one at a time, or where a way is for many rows, of
@@ -20,7 +22,8 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +35,8 @@ from regard.layers.decoding import (
     many_logits,
     narrow_attention,
     products,
+    tall_products,
+    triton_here,
     vocabulary,
     whole_feed_forward,
 )
@@ -44,7 +49,7 @@ from regard.search import Hypothesis, SearchConfig, fast_steps, search
 FIRST_WORD = 4
 BATCHES, FEW_BATCHES = (1, 3, 9, 70), (1, 2)
 AT_LEAST = 4  # sentences
-TIE = 1e-3
+TIE, TIE_OF_16_BITS = 1e-3, 0.02
 LIMITS: dict[str, Any] = {"max_ratio": 1.0, "max_extra": 4, "max_length": 24, "fused": True}
 SEARCHES = {
     "greedy": SearchConfig(beam=1, **LIMITS),
@@ -70,6 +75,9 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
 }  # words with a number, and what it is of
 
 
+TALL_LAUNCHES: Counter[str] = Counter()  # of kernels of `tall_products`, by the names of ways
+
+
 class Way:
     """How kernels are used, by words with "+" between them.
 
@@ -89,7 +97,8 @@ class Way:
         self.name, self.words, self.fused = name, name.split("+"), name != "off"
         self.whole = "whole" in self.words
         self.aligned = "aligned" in self.words
-        self.many = bool({"aligned", "narrow", "looks", "cut"} & {*self.words})
+        self.tall = bool({"looks", "cut"} & {*self.words})
+        self.many = self.aligned or self.tall or "narrow" in self.words
         named = {"on", "off", "parts", *Kernels._fields}
         numbered = [re.fullmatch(r"([a-z]+)(\d+)", word) for word in self.words if word not in named]
         self.numbers = {found[1]: int(found[2]) for found in numbered if found}
@@ -99,7 +108,8 @@ class Way:
 
     def used(self, model: Any) -> bool:
         """Whether all searches with a model could be taken so."""
-        return self.fused and fast_steps.works(model) and not fast_steps.left_out(model)
+        missing = self.tall and triton_here.usable("cuda") and not TALL_LAUNCHES[self.name]
+        return self.fused and fast_steps.works(model) and not fast_steps.left_out(model) and not missing
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
@@ -107,6 +117,7 @@ class Way:
         forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
         changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
         changes += [(*place, number) for word, number in self.numbers.items() for place in NUMBERED[word]]
+        changes.append((tall_products, "launch", self._counted(tall_products.launch)))
         usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
         try:
             for where, name, value in changes:
@@ -115,6 +126,13 @@ class Way:
         finally:
             for where, name, value in usual:
                 setattr(where, name, value)
+
+    def _counted(self, launch: Callable[..., None]) -> Callable[..., None]:
+        def counting(*arguments: Any, **named: Any) -> None:
+            TALL_LAUNCHES[self.name] += 1
+            launch(*arguments, **named)
+
+        return counting
 
 
 def models(width: int, layers: int, heads: int, vocabulary: int, device: str) -> dict[str, Any]:
@@ -146,11 +164,11 @@ def texts(rows: int, vocabulary: int) -> tuple[list[list[int]], list[list[int]]]
     return sources, [row[20 : 21 + i % 3] for i, row in enumerate(drawn)]
 
 
-def compared(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> dict[str, int]:
+def compared(found: list[list[Hypothesis]], expected: list[list[Hypothesis]], tie: float = TIE) -> dict[str, int]:
     counts = {"equal": 0, "ties": 0, "different": 0}
     for ours, theirs in zip(found, expected, strict=True):
         near = len(ours) == len(theirs) and all(
-            abs(a.score - b.score) <= TIE * max(1.0, abs(b.score)) for a, b in zip(ours, theirs, strict=True)
+            abs(a.score - b.score) <= tie * max(1.0, abs(b.score)) for a, b in zip(ours, theirs, strict=True)
         )
         same = [(h.tokens, h.finished) for h in ours] == [(h.tokens, h.finished) for h in theirs]
         counts["equal" if near and same else "ties" if near else "different"] += 1
@@ -166,6 +184,8 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way
     try:
         vocabulary -= way.aligned and vocabulary % many_logits.ROUND == 0  # otherwise there is nothing to align
         found = models(width, layers, heads, vocabulary, device)
+        if way.tall and device == "cuda":
+            found = {name: model.half() for name, model in found.items()}
         batches = FEW_BATCHES if way.whole else BATCHES
         wanted = {name: (batches, list(SEARCHES)) for name in found}
         if quick:
@@ -211,7 +231,8 @@ def _check(name: str, model: Any, case: Case, device: str, way: Way, vocabulary:
         expected = search(model, source, plain, forced)
         ours = dataclasses.replace(config, capture=case.recorded)
         times = 2 if case.recorded else 1  # recorded, then replayed from the beginning
-        found = [compared(search(model, source, ours, forced), expected) for _ in range(times)][-1]
+        tie = TIE if next(model.parameters()).dtype == torch.float32 else TIE_OF_16_BITS
+        found = [compared(search(model, source, ours, forced), expected, tie) for _ in range(times)][-1]
         counts = {key: counts[key] + found[key] for key in counts}
     used = way.used(model)
     print(json.dumps({"check": name, "way": way.name, **case._asdict(), "kernels": used, **counts}), flush=True)

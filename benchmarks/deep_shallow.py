@@ -1,7 +1,7 @@
 """Deep encoders with shallow decoders: what they cost in BLEU, learning from the references and from a teacher's translations.
 
     python benchmarks/deep_shallow.py --data DIR [--recipe multi30k-quick] [--layers 6+6,6+2,12+1] [--seeds 1,2,3] [--at-once 1]
-        [--learns references,teacher,layers] [--pairs N] [--teacher-steps N] [--student-steps N] [--student section.key=value,...]
+        [--learns references,teacher,layers] [--pairs N] [--teacher-steps N] [--student-steps N] [--student "section.key=value ..."]
         [--out DIR] [section.key=value ...]
 
 DIR is the recipe's data.folder. The first of --layers is the teacher. Every depth is trained on the references; each teacher then
@@ -149,7 +149,7 @@ def runs(asked: argparse.Namespace) -> tuple[list[Run], dict[str, list[Run]]]:
         return Run(recipe=asked.recipe, layers=layers, seed=seed, learns=learns, out=asked.out, settings=given, **more)
 
     def learners(teacher: Run) -> list[Run]:
-        own = [*steps["s"], *filter(None, asked.student.split(",")), f"data.pairs={teacher.taught().absolute()}"]
+        own = [*steps["s"], *asked.student.split(), f"data.pairs={teacher.taught().absolute()}"]
         tokens = f"tokenizer.folder={teacher.folder.absolute()}"
         from_nothing = [run(layers, teacher.seed, TEACHER, tokens, *own) for layers in others]
         begun = [run(layers, teacher.seed, LAYERS, *own, begins_with=teacher.folder) for layers in others]
@@ -157,7 +157,11 @@ def runs(asked: argparse.Namespace) -> tuple[list[Run], dict[str, list[Run]]]:
 
     seeds = [int(seed) for seed in asked.seeds.split(",")]
     teachers = [run(first, seed, REFERENCES, text, *steps["t"], teaches=True) for seed in seeds]
-    learns = asked.learns.split(",")
+    learns = [word.strip() for word in asked.learns.split(",")]
+    if unknown := {*learns} - {REFERENCES, TEACHER, LAYERS}:
+        raise SystemExit(
+            f"--learns {asked.learns}: there is no {unknown.pop()!r}. Give {REFERENCES}, {TEACHER} or {LAYERS}"
+        )
     alone = [run(layers, seed, REFERENCES, text, *steps["s"]) for layers in others for seed in seeds]
     taught = {one.name: learners(one) for one in teachers}
     return [*teachers, *(alone if REFERENCES in learns else [])], taught
@@ -217,7 +221,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=0, help="a sample of the training text; 0: all of it")
     parser.add_argument("--teacher-steps", type=int, help="instead of the recipe's")
     parser.add_argument("--student-steps", type=int, help="likewise")
-    parser.add_argument("--student", default="", help="settings of those that learn from a teacher, by commas")
+    parser.add_argument("--student", default="", help="settings of those that learn from a teacher")
     parser.add_argument("--out", type=Path, default=Path("runs/deep-shallow"))
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     asked = parser.parse_intermixed_args()

@@ -132,3 +132,24 @@ def test_fine_tuning_by_a_recipe_takes_its_training_and_leaves_its_model(tmp_pat
     )
     deep = read_json(tmp_path / "deep" / "config.json")
     assert (deep["model"]["layers"], deep["train"]["lr"]) == (2, 1e-3), "half of a new model's"
+
+
+def test_depths_of_a_recipe_for_students(tmp_path):
+    """A recipe whose point are its depths is not taken without them in silence; `layers` is of all stacks."""
+    files = write(tmp_path, 40)
+    run(tmp_path, files, "model.encoder_layers=2", "model.decoder_layers=3")
+    words = ["train.steps=1", "train.save_every=1", "train.threads=1", "train.batch_tokens=128"]
+    both = {"start_from": tmp_path / "run", "report": Reporter(quiet=True), **files}
+    with pytest.raises(
+        ConfigError, match=r"Add model.encoder_layers=6 model.decoder_layers=2, or model.encoder_layers=2"
+    ):
+        regard.train("multi30k-6-2", out=tmp_path / "student", settings=words, **both)
+    assert not (tmp_path / "student").exists()
+    settings = [*words, "model.encoder_layers=2", "model.decoder_layers=1"]
+    regard.train("multi30k-6-2", out=tmp_path / "student", settings=settings, **both)
+    assert read_json(tmp_path / "student" / "config.json")["model"]["decoder_layers"] == 1
+    settings = [*words, "model.layers=1", "train.optimizer=muon"]
+    regard.train(out=tmp_path / "shallow", settings=settings, **both)
+    config = read_json(tmp_path / "shallow" / "config.json")
+    assert [config["model"][name] for name in ("layers", "encoder_layers", "decoder_layers")] == [1, 0, 0]
+    assert (config["train"]["lr"], config["train"]["matrix_lr"]) == (1e-3, 0.01)

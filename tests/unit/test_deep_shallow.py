@@ -82,7 +82,7 @@ def test_only_one_kind_of_learning_is_done_where_that_is_asked_for(deep, asked):
 
 def test_students_can_begin_with_the_teachers_layers(deep, asked):
     """Its tokens come with these, and its text is the same as without."""
-    asked.learns, asked.student = "teacher,layers", "train.lr=1e-3,train.matrix_lr=0.01"
+    asked.learns, asked.student = "teacher,layers", "train.lr=1e-3 train.matrix_lr=0.01"
     for many in deep.runs(asked)[1].values():
         for run in many:
             settings = dict(one.split("=", 1) for one in run.all_settings())
@@ -92,6 +92,12 @@ def test_students_can_begin_with_the_teachers_layers(deep, asked):
             assert ("tokenizer.folder" in settings) == (run.learns == "teacher")
             assert (settings["train.lr"], settings["train.matrix_lr"]) == ("1e-3", "0.01")
     assert all("train.lr" not in " ".join(run.all_settings()) for run in deep.runs(asked)[0])
+
+
+def test_a_misspelt_kind_of_learning_is_refused_before_anything_is_trained(deep, asked):
+    asked.learns = "teacher, layer"
+    with pytest.raises(SystemExit, match="no 'layer'"):
+        deep.runs(asked)
 
 
 def test_the_text_of_all_is_the_recipes_own(deep, asked):

@@ -152,7 +152,11 @@ class FastSteps:
         """What decides which kernels are compiled."""
         rows, config = work.live.total.numel(), self.constraints.config
         kernels = self.kernels(work, memory, state)
-        size = rows if kernels.whole or rows <= FEWEST else triton_here.power_of_2(rows) if rows <= FEW_ROWS else 0
+        size = 0
+        if kernels.whole or rows <= FEWEST:
+            size = rows
+        elif rows <= FEW_ROWS or kernels.looks or kernels.cut:  # tiles are cut by the number of rows
+            size = triton_here.power_of_2(rows)
         dtype = self.decoder.embedding.dtype
         return size, config.hypotheses, config.stop, self.ranks, dtype, kernels
 

@@ -35,10 +35,12 @@ def at_depth(given: Mapping[str, Tensor], wanted: Sequence[str]) -> dict[str, Te
 
 def differs_in_depth(config: Any, theirs: Mapping[str, Any]) -> bool:
     """Whether a model's configuration asks for other depths than that of the one that it starts from, by its saved values."""
-    usual = type(config)
-    return any(
-        getattr(config, name) != theirs.get(name, getattr(usual, name)) for name in MODELS.get(config.name).depths
-    )
+    names = MODELS.get(config.name).depths
+    saved = {
+        name: theirs.get(name, getattr(type(config), name)) for name in names
+    }  # settings may be younger than a run
+    stacks = [name for name in names if name != "layers"] or names
+    return any((getattr(config, name) or config.layers) != (saved[name] or saved["layers"]) for name in stacks)
 
 
 def origins(theirs: int, ours: int) -> list[int]:

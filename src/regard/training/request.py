@@ -55,6 +55,7 @@ def gather(
             kept = () if "labelled" in files else ("tag_column",) if "tagged" in files else kept
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
         values = configuration.merge(values, {"data": {**_named_languages(files), **files}})
+    recipes = values.get("model") or {}
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = nested(settings)
@@ -78,6 +79,7 @@ def gather(
         # what is wrong with the other sections is said before models are compared
         build_run_config({name: part for name, part in values.items() if name != "model"})
         values = _with_model_of(start_from, values)
+        _check_depth(recipes, asked.get("model") or {}, values["model"], start_from)
     config = build_run_config(values)
     data = config.data
     if not (data.src or data.tgt or data.pairs or data.corpora or data.text or data.labelled or data.tagged):
@@ -162,9 +164,11 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
         if key not in theirs["model"]:
             build_model_config({"name": theirs["model"]["name"], key: value})  # says that there is no such setting
     depths = MODELS.get(theirs["model"]["name"]).depths
+    if "layers" in depths and "layers" in values.get("model", {}):  # of all stacks whose own depth is not asked for
+        theirs = {**theirs, "model": {name: value for name, value in theirs["model"].items() if name not in depths}}
     for section, allowed in (("model", (*CHANGED, *depths)), ("tokenizer", ())):
         for key, value in values.get(section, {}).items():
-            if theirs[section].get(key) != value and key not in allowed:
+            if key not in allowed and theirs[section].get(key) != value:
                 raise ConfigError(
                     f"setting {section}.{key}",
                     f"a run that starts from {other} keeps its {section} ({key}={theirs[section].get(key)!r})",
@@ -173,6 +177,19 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     model = configuration.merge(theirs["model"], values.get("model", {}))
     search = configuration.merge(theirs.get("search", {}), values.get("search", {}))
     return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
+
+
+def _check_depth(recipes: Mapping[str, Any], asked: Mapping[str, Any], model: Mapping[str, Any], other: Path) -> None:
+    """Refuses a recipe whose point are its depths, where nobody says whether these are meant or the other run's."""
+    if recipes.get("name", DEFAULT) != model["name"]:
+        return
+    own = [name for name in MODELS.get(model["name"]).depths if name != "layers" and recipes.get(name)]
+    if any(recipes[name] != (model.get(name) or model.get("layers")) and name not in asked for name in own):
+        theirs = " ".join(f"model.{name}={model.get(name) or model.get('layers')}" for name in own)
+        ours = " ".join(f"model.{name}={recipes[name]}" for name in own)
+        raise ConfigError(
+            f"--from {other}", f"the recipe's model has other depths ({ours}) than that one", f"Add {ours}, or {theirs}"
+        )
 
 
 def _anchor(values: Mapping[str, Any]) -> None:

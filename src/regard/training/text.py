@@ -20,7 +20,7 @@ from regard.data.word_list import read_word_list
 from regard.models.base import Writer, build_model
 from regard.tasks.folder import read_config
 from regard.training.checking import check_before_training, keep_input
-from regard.training.config import RunConfig, build_run_config
+from regard.training.config import RunConfig, TrainConfig, build_run_config
 from regard.training.other_depth import differs_in_depth
 from regard.training.progress import Reporter
 from regard.training.request import gather
@@ -96,7 +96,8 @@ def sizes_for(corpus: Corpus, values: Mapping[str, Any], start_from: str | None)
     if start_from is None or not differs_in_depth(given.model, read_config(Path(start_from))["model"]):
         return choose_sizes(corpus, kind, cpu, fine_tuning=start_from is not None, steps=steps)
     train = choose_sizes(corpus, kind, cpu, steps=steps)["train"]
-    return {"train": {**train, "lr": usual_rate(kind, given.model.width) / 2}}
+    train["lr"] = usual_rate(kind, given.model.width) / 2
+    return {"train": {**train, "matrix_lr": TrainConfig.matrix_lr / 2} if given.train.optimizer == "muon" else train}
 
 
 def train_tokenizers(corpus: Corpus, config: TokenizerConfig, report: Reporter) -> TokenizerPair:

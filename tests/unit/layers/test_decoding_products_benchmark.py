@@ -57,10 +57,37 @@ runpy.run_path(sys.argv[0], run_name="__main__")
     (tmp_path / "spoilt.py").write_text(spoilt, encoding="utf-8")
     rows, _ = run(tmp_path / "spoilt.py", SCRIPT, *SMALL, *ONCE, "--candidates=1")
     assert {row["way"]: row.get("error") for row in rows if row["way"] == "torch"} == {"torch": None}
-    assert {row.get("error") for row in rows if row["way"] != "torch"} == {"another result"}
+    assert {row.get("error") for row in rows if row["way"] != "torch"}.isdisjoint({None})
+    assert all(row["error"].startswith("another result") for row in rows if row["way"] != "torch")
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_all_ways_on_a_gpu_give_the_same() -> None:
-    rows, _ = run(SCRIPT, "--rows=300", *ONCE, interpreted=False)
-    assert not [row for row in rows if row.get("error") == "another result"]
+    rows, _ = run(SCRIPT, "--rows=300", "--candidates=4", *ONCE, interpreted=False)
+    assert not [row for row in rows if row.get("error", "").startswith("another")]
+
+
+@pytest.mark.skipif(triton_here.triton is None, reason="needs Triton")
+def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
+    """While it is compiled, or while it is timed; and what nobody had time for is named."""
+    spoilt = """
+import runpy, sys
+from regard.layers.decoding import tall_products
+product = tall_products.product
+calls = []
+def failing(x, linear, kind, tiles):
+    calls.append(tiles)
+    if len(calls) in (1, 4):
+        raise RuntimeError("no memory")
+    return product(x, linear, kind, tiles)
+tall_products.product = failing
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+    (tmp_path / "spoilt.py").write_text(spoilt, encoding="utf-8")
+    rows, shown = run(tmp_path / "spoilt.py", SCRIPT, *SMALL, *ONCE, "--candidates=2")
+    assert [row["error"] for row in rows if "error" in row] == ["RuntimeError: no memory"] * 2
+    assert len(rows) == len(PRODUCTS) * 3
+    assert "vocabulary" in shown.splitlines()[-5]
+    rows, _ = run(SCRIPT, *SMALL, *ONCE[:2], "--seconds=0", "--candidates=2")
+    assert {row["error"] for row in rows} == {"no time left"}

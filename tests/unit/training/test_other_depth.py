@@ -106,6 +106,8 @@ def test_what_is_another_depth() -> None:
     assert not differs_in_depth(kind(layers=6), saved)
     assert differs_in_depth(kind(layers=2), saved)
     assert differs_in_depth(kind(layers=6, decoder_layers=2), saved)
+    assert not differs_in_depth(kind(layers=6, encoder_layers=6), saved)  # said in another way
+    assert not differs_in_depth(kind(layers=3, encoder_layers=6, decoder_layers=6), saved)
     assert not differs_in_depth(
         kind(layers=6), {"name": "transformer", "layers": 6}
     )  # saved before there were more settings

@@ -18,6 +18,7 @@ import torch
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
 FEWEST_NARROW = 64  # texts of one hypothesis from here on: narrow programs of attention
+FEWEST_TALL = 33  # rows from here on: kernels of fewer have their products in them
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 
@@ -30,9 +31,7 @@ class Kernels(NamedTuple):
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
     narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
     aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
-    looks: bool = (
-        False  # many rows: who multiplies with the vocabulary looks at the logits (tall_products), from sm_90 on
-    )
+    looks: bool = False  # many rows: the product with the vocabulary looks at its logits (tall_products), from sm_90 on
     cut: bool = False  # many rows: products of layers are cut by ours (tall_products), from sm_90 on
 
 
@@ -44,7 +43,7 @@ def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, wit
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
     impossible |= set() if rows >= FEWEST_NARROW and beams == 1 else {"narrow"}
-    impossible |= set() if copies_tiles(device) else {"looks", "cut"}
+    impossible |= set() if rows >= FEWEST_TALL and copies_tiles(device) else {"looks", "cut"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 

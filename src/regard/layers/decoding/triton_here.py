@@ -54,14 +54,17 @@ def usable(device: str) -> bool:
 
 
 def engine_copies(*matrices: Tensor) -> bool:
-    """Whether the copy engine of a GPU brings tiles of all these: 16-bit numbers that lie as it wants them, on Hopper and later."""
+    """Whether the copy engine of a GPU brings tiles of all these: 16-bit numbers of one kind that lie well, on Hopper and later."""
     first = matrices[0]
     if not runs_on(first) or TensorDescriptor is None or not all(t.numel() for t in matrices):
         return False
     if first.is_cuda and (first.dtype.itemsize != 2 or not copies_tiles(first.device)):
         return False
     return all(
-        t.is_contiguous() and t.shape[1] * t.element_size() % COPIED == 0 and t.data_ptr() % COPIED == 0
+        t.dtype == first.dtype
+        and t.is_contiguous()
+        and t.shape[1] * t.element_size() % COPIED == 0
+        and t.data_ptr() % COPIED == 0
         for t in matrices
     )
 
