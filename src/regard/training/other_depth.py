@@ -24,13 +24,22 @@ def at_depth(given: Mapping[str, Tensor], wanted: Sequence[str]) -> dict[str, Te
     and is further from the next. Of a single layer it is the last, which is next to what reads the stack. A deeper stack has
     each of the other's layers once or several times in a row. What differs otherwise keeps its name, for who compares names.
     """
-    theirs, ours = _stacks(given), _stacks(wanted)
-    other = {stack for stack in ours if stack in theirs and len(ours[stack]) != len(theirs[stack])}
-    found = {name: tensor for name, tensor in given.items() if _stack_of(name) not in other}
-    for stack in other:
-        for layer, origin in enumerate(origins(len(theirs[stack]), len(ours[stack]))):
+    theirs, changed = _stacks(given), _changed(given, wanted)
+    found = {name: tensor for name, tensor in given.items() if _stack_of(name) not in changed}
+    for stack, whose in changed.items():
+        for layer, origin in enumerate(whose):
             found |= {f"{stack}.{layer}.{rest}": given[f"{stack}.{origin}.{rest}"] for rest in theirs[stack][origin]}
     return found
+
+
+def in_words(given: Mapping[str, Tensor], wanted: Sequence[str]) -> str:
+    """Which layers begin as which, counted from 1; empty where depths are the same."""
+    theirs = _stacks(given)
+    return "; ".join(
+        f"{stack} {', '.join(str(origin + 1) for origin in whose)} of {len(theirs[stack])}"
+        for stack, whose in sorted(_changed(given, wanted).items())
+        if "." not in stack.removeprefix("body.")  # what belongs to layers has stacks of its own
+    )
 
 
 def differs_in_depth(config: Any, theirs: Mapping[str, Any]) -> bool:
@@ -50,6 +59,13 @@ def origins(theirs: int, ours: int) -> list[int]:
     if ours < theirs:
         return [round(i * (theirs - 1) / (ours - 1)) for i in range(ours)]
     return [i * theirs // ours for i in range(ours)]
+
+
+def _changed(given: Mapping[str, Tensor], wanted: Sequence[str]) -> dict[str, list[int]]:
+    """Stacks of other depth, and whose layers theirs begin as."""
+    theirs, ours = _stacks(given), _stacks(wanted)
+    depths = {stack: (len(theirs[stack]), len(ours[stack])) for stack in ours if stack in theirs}
+    return {stack: origins(*both) for stack, both in depths.items() if both[0] != both[1]}
 
 
 def _stack_of(name: str) -> str | None:

@@ -11,7 +11,7 @@ from torch import nn
 from regard.core.types import pad_rows
 from regard.models.base import MODELS, build_model
 from regard.tasks.folder import put_weights, weights_of
-from regard.training.other_depth import at_depth, differs_in_depth, origins
+from regard.training.other_depth import at_depth, differs_in_depth, in_words, origins
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,12 @@ def test_a_deeper_translator_repeats_layers(tmp_path) -> None:
 def test_the_same_depth_changes_nothing() -> None:
     weights = weights_of(translator("none", 2, 2))
     assert at_depth(weights, list(weights)) == weights
+    assert in_words(weights, list(weights)) == ""
+
+
+def test_what_begins_as_what_is_told() -> None:
+    theirs, ours = weights_of(translator("shaw", 6, 3)), weights_of(translator("shaw", 12, 2))
+    assert in_words(theirs, list(ours)) == "decoder 1, 3 of 3; encoder 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6 of 6"
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS.names() if MODELS.get(name).depths])
