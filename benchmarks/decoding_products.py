@@ -39,7 +39,11 @@ from regard.layers.decoding.tall_products import Tiles
 from regard.layers.feedforward import ACTIVATIONS
 
 CACHE = 200 << 20  # bytes that inputs should have together
-MEMORY, REGISTERS = 226 << 10, 128  # of a program: bytes that its tiles take, and a thread's part of a tile in float32
+MEMORY = 226 << 10  # bytes of a program's tiles
+FEWEST_HELD, REGISTERS = 32, 128  # a thread's part of a tile, in float32
+ENOUGH = 96  # tiles
+SIZES = ((128, 128), (64, 128), (128, 64), (64, 64), (64, 256), (128, 256), (256, 128))  # of tiles
+TURNS = ((64, 3), (64, 4), (32, 4), (32, 5), (128, 2))  # how deep, and how many in flight
 SPECIALS, ALSO = 4, 3
 TORCH, NO_TIME = "torch", "no time left"
 
@@ -68,16 +72,16 @@ def cases(s: argparse.Namespace) -> list[Case]:
 
 
 def candidates(case: Case, numbers: int) -> Iterator[Tiles]:
-    """The one that is taken now first; then all that fit a multiprocessor."""
+    """The one that is taken now first; then others that fit, and are enough for the multiprocessors of a large GPU."""
     now = tall_products.LOOKING[case.rows <= tall_products.LOOKING[1].rows] if case.looks else None
     now = now or tall_products.tiles_for(case.rows, case.outputs)
     yield now
-    for rows, columns, depth, warps, stages in itertools.product(
-        (64, 128, 256), (64, 128, 256), (64, 32, 128), (4, 8), (3, 4, 2)
-    ):
+    for (rows, columns), (depth, stages), warps in itertools.product(SIZES, TURNS, (4, 8)):
+        fits = (rows + columns) * depth * numbers * stages <= MEMORY
+        held = FEWEST_HELD <= rows * columns // (32 * warps) <= REGISTERS
+        enough = -(-case.rows // rows) * -(-case.outputs // columns) >= ENOUGH
         tiles = Tiles(rows, columns, depth, warps, stages)
-        fits = (rows + columns) * depth * numbers * stages <= MEMORY and rows * columns <= REGISTERS * 32 * warps
-        if fits and tiles != now and rows * columns >= 64 * 64 * (warps // 4) and depth <= case.inputs:
+        if fits and held and (enough or case.rows < ENOUGH) and tiles != now:
             yield tiles
 
 
