@@ -68,9 +68,9 @@ def text() -> str:
     parts = [
         "# Settings\n",
         "Made by `docs/make_settings.py`. In a recipe they stand in sections (`[train]`), on the command line as\n"
-        "`train.steps=1000`. A recipe of one's own is a TOML file, given by its path; with `like = \"NAME\"` before its sections its\n"
-        "settings go over those of a recipe that ships with regard, one by one: who gives `pairs` over a recipe's `src` and `tgt` sets\n"
-        "these to `\"\"`.\n",
+        "`train.steps=1000`. A recipe of one's own is a TOML file, given by its path; with `like = 'NAME'` before its\n"
+        "sections its settings go over those of a recipe that ships with regard, one by one: who gives `pairs` over a\n"
+        "recipe's `src` and `tgt` sets these to `''`.\n",
     ]
     for section, cls in SECTIONS.items():
         parts.append(table(section, cls))
