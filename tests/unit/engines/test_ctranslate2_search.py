@@ -11,6 +11,7 @@ from toys import SOURCE, arrays, texts, toy
 from regard.core.errors import ModelError
 from regard.core.search_config import SearchConfig
 from regard.core.types import EOS, pad_rows
+from regard.engines import ctranslate2_engine
 from regard.engines.ctranslate2_engine import CTranslate2Engine, threads
 from regard.engines.ctranslate2_model import converted
 from regard.engines.ctranslate2_rules import breaks_rule, search_options, why_not_search
@@ -43,6 +44,27 @@ def test_the_same_lists_are_found(toy_engine: tuple[Any, CTranslate2Engine], bea
             assert all(one.finished for one in own)
             same += 1
     assert same > 20
+
+
+@pytest.mark.parametrize(("largest", "between", "inside"), [(1 << 40, 3, 1), (1, 1, 3)])
+def test_threads_take_batches_of_their_own_unless_a_model_is_large(
+    monkeypatch: pytest.MonkeyPatch, toy_engine: tuple[Any, CTranslate2Engine], largest: int, between: int, inside: int
+) -> None:
+    """What CTranslate2 is asked for, and how many batches are begun before one is waited for."""
+    import ctranslate2
+
+    asked: dict[str, Any] = {}
+    make = ctranslate2.Translator
+    monkeypatch.setattr(ctranslate2, "Translator", lambda *given, **named: asked.update(named) or make(*given, **named))
+    monkeypatch.setattr(ctranslate2_engine, "APART", largest)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    model, section, target = toy(ending=4.0)
+    files = converted(section, arrays(model), SOURCE, target, "float32")
+    engine = CTranslate2Engine(files, SOURCE, target, longest=200, limit=None, compute="float32")
+    assert (asked["inter_threads"], asked["intra_threads"], engine.batches) == (between, inside, between)
+    settings = SearchConfig(beam=2, max_extra=30)
+    found, usual = (one.finish(one.start(SOURCES, settings)) for one in (engine, toy_engine[1]))
+    assert [many and many[0].tokens for many in found] == [many and many[0].tokens for many in usual]
 
 
 def test_one_best_needs_no_details(toy_engine: tuple[Any, CTranslate2Engine]) -> None:
