@@ -146,7 +146,7 @@ def test_plain_translations_are_searched_for_beside_each_other_and_nothing_else(
 
 
 def test_real_lanes_translate_as_one_does(monkeypatch: pytest.MonkeyPatch):
-    """The bundled model (in float32, so that torch finds the same) with two lanes, and torch for whatever CTranslate2 leaves: here every third sentence."""
+    """The bundled model in float32 with two lanes, and torch for whatever CTranslate2 leaves: here every third sentence."""
     pytest.importorskip("ctranslate2")
     import regard.engines.ctranslate2_engine as engine
 
