@@ -109,7 +109,7 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
     corpus: Corpus | None = None
     if request.recipe is None:  # sizes come from the text
         corpus = _read_corpus(values, report, check=before is None)
-        values = configuration.merge(sizes_for(corpus, values, start_from=None), values)
+        values = configuration.merge(sizes_for(corpus, values), values)
     common = checked("recipe", values)
     if before is not None:
         _check_same(before, common, request, folder)

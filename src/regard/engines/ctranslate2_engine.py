@@ -20,9 +20,7 @@ from regard.engines.ctranslate2_rules import breaks_rule, search_options
 MOST_THREADS = 8  # more do not make a batch of sentences faster
 SHORT_LISTS = "vmap.txt"
 SMALL = 24 << 20  # bytes of a model that stays in the caches of a processor if all else does
-APART = (
-    256 << 20
-)  # bytes of a model up to which threads take batches of their own: in products they wait for each other
+APART = 256 << 20  # bytes of a model: up to here threads take batches of their own, for in products they wait
 
 
 @dataclasses.dataclass(frozen=True)

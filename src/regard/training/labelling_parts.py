@@ -38,7 +38,7 @@ from regard.tasks.folder import (
 from regard.training.checkpoint import Checkpoints
 from regard.training.config import OF_LABELS, RunConfig
 from regard.training.first_vectors import begin_with_vectors
-from regard.training.other_depth import at_depth
+from regard.training.other_depth import put_at_depth
 from regard.training.progress import Reporter
 from regard.training.run_parts import INITIAL
 
@@ -112,8 +112,7 @@ def first_labelling_model(
             whole = _has_same_labels(read_config(other), other, labels, fits)
             place = weights_folder(other)
             check_manifest(place, [WEIGHTS])
-            begun_with = model if whole else model.body
-            put_weights(begun_with, at_depth(load_tensors(place / WEIGHTS), list(weights_of(begun_with))), place)
+            put_at_depth(model if whole else model.body, load_tensors(place / WEIGHTS), place, report)
             write_folder(initial, lambda place: save_tensors(place / WEIGHTS, weights_of(model)))
         check_manifest(initial, [WEIGHTS])
         put_weights(model, load_tensors(initial / WEIGHTS), initial)

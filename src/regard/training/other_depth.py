@@ -5,16 +5,27 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.models.base import MODELS
+from regard.tasks.folder import put_weights, weights_of
+from regard.training.progress import Reporter
 
 # a weight of a layer in a stack of them: decoder.3.attention.out.weight
 LAYER = re.compile(r"(?P<stack>.+?)\.(?P<layer>\d+)\.(?P<rest>.+)")
 
 Stacks = Mapping[str, Mapping[int, Sequence[str]]]  # names of weights by stack and layer
+
+
+def put_at_depth(model: nn.Module, given: Mapping[str, Tensor], where: Path, report: Reporter) -> None:
+    """Puts another model's weights into one that may have more or fewer layers, and tells which of them begin as which."""
+    wanted = list(weights_of(model))
+    if layers := in_words(given, wanted):
+        report.say(f"The model begins with layers of the other one: {layers}.")
+    put_weights(model, at_depth(given, wanted), where)
 
 
 def at_depth(given: Mapping[str, Tensor], wanted: Sequence[str]) -> dict[str, Tensor]:
@@ -45,9 +56,8 @@ def in_words(given: Mapping[str, Tensor], wanted: Sequence[str]) -> str:
 def differs_in_depth(config: Any, theirs: Mapping[str, Any]) -> bool:
     """Whether a model's configuration asks for other depths than that of the one that it starts from, by its saved values."""
     names = MODELS.get(config.name).depths
-    saved = {
-        name: theirs.get(name, getattr(type(config), name)) for name in names
-    }  # settings may be younger than a run
+    usual = {name: getattr(type(config), name) for name in names}  # settings may be younger than a run
+    saved = {name: theirs.get(name, usual[name]) for name in names}
     stacks = [name for name in names if name != "layers"] or names
     return any((getattr(config, name) or config.layers) != (saved[name] or saved["layers"]) for name in stacks)
 

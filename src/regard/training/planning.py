@@ -18,7 +18,7 @@ from regard.training.config import build_run_config
 from regard.training.loop import Trainer
 from regard.training.probing import MemoryUse, Probe, Sample, sample, target_tokens
 from regard.training.progress import Reporter
-from regard.training.run import asked, kind_of_run
+from regard.training.run import asked, kind_of_run, what_is_asked
 from regard.training.run_parts import device_name
 
 SHARE = {"cuda": 0.9, "cpu": 0.8}  # of the memory that there is, for a run: not all, as it comes in pieces
@@ -105,9 +105,7 @@ def plan(
             folder / CONFIG, {"format": FORMAT, "resolved": False, **configuration.to_plain(build_run_config(values))}
         )
         request = {
-            "given": values,
-            "choose_sizes": recipe is None,
-            "start_from": str(start_from.absolute()) if start_from is not None else None,
+            **what_is_asked(recipe, values, start_from),
             "instead": lambda trainer: made.append(_tried(trainer, folder, seconds, fit)),
         }
         kind_of_run(capabilities)(folder, request, read_json(folder / CONFIG), report)

@@ -55,7 +55,7 @@ def gather(
             kept = () if "labelled" in files else ("tag_column",) if "tagged" in files else kept
             values["data"] = {k: v for k, v in values.get("data", {}).items() if k in kept}
         values = configuration.merge(values, {"data": {**_named_languages(files), **files}})
-    recipes = values.get("model") or {}
+    of_recipe = values.get("model") or {}
     if start_from is not None:  # model and tokenizer are the other run's, whatever a recipe says
         values = {name: section for name, section in values.items() if name not in ("model", "tokenizer")}
     given = nested(settings)
@@ -79,7 +79,7 @@ def gather(
         # what is wrong with the other sections is said before models are compared
         build_run_config({name: part for name, part in values.items() if name != "model"})
         values = _with_model_of(start_from, values)
-        _check_depth(recipes, asked.get("model") or {}, values["model"], start_from)
+        _check_depth(of_recipe, asked.get("model") or {}, values["model"], start_from)
     config = build_run_config(values)
     data = config.data
     if not (data.src or data.tgt or data.pairs or data.corpora or data.text or data.labelled or data.tagged):
@@ -179,14 +179,14 @@ def _with_model_of(other: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "model": model, "tokenizer": theirs["tokenizer"], "search": search}
 
 
-def _check_depth(recipes: Mapping[str, Any], asked: Mapping[str, Any], model: Mapping[str, Any], other: Path) -> None:
+def _check_depth(of_recipe: Mapping[str, Any], asked: Mapping[str, Any], model: Mapping[str, Any], other: Path) -> None:
     """Refuses a recipe whose point are its depths, where nobody says whether these are meant or the other run's."""
-    if recipes.get("name", DEFAULT) != model["name"]:
+    if of_recipe.get("name", DEFAULT) != model["name"]:
         return
-    own = [name for name in MODELS.get(model["name"]).depths if name != "layers" and recipes.get(name)]
-    if any(recipes[name] != (model.get(name) or model.get("layers")) and name not in asked for name in own):
+    own = [name for name in MODELS.get(model["name"]).depths if name != "layers" and of_recipe.get(name)]
+    if any(of_recipe[name] != (model.get(name) or model.get("layers")) and name not in asked for name in own):
         theirs = " ".join(f"model.{name}={model.get(name) or model.get('layers')}" for name in own)
-        ours = " ".join(f"model.{name}={recipes[name]}" for name in own)
+        ours = " ".join(f"model.{name}={of_recipe[name]}" for name in own)
         raise ConfigError(
             f"--from {other}", f"the recipe's model has other depths ({ours}) than that one", f"Add {ours}, or {theirs}"
         )

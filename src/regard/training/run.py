@@ -24,12 +24,13 @@ from regard.core.device import choose_device
 from regard.core.errors import CheckpointError, ConfigError, DataError, TokenizerError
 from regard.core.files import MANIFEST, check_manifest, read_json, remove_partials, write_json
 from regard.models.base import MODELS, Capability
-from regard.tasks.folder import CHECKPOINTS, CONFIG, FORMAT, RUN, find_run, load_model, tokenizer_names
+from regard.tasks.folder import CHECKPOINTS, CONFIG, FORMAT, RUN, find_run, load_model, read_config, tokenizer_names
 from regard.tasks.pretrained import find_model
 from regard.training.checking import keep_input
 from regard.training.config import build_run_config
 from regard.training.distributed.joining import joined
 from regard.training.distributed.team import Team, current_team
+from regard.training.other_depth import differs_in_depth
 from regard.training.place import disk_errors, forget, locked, new_folder
 from regard.training.progress import Reporter
 from regard.training.request import gather
@@ -77,9 +78,7 @@ def train(
             folder = new_folder(Path(out))
             request = {
                 "format": FORMAT,
-                "given": values,
-                "choose_sizes": recipe is None,
-                "start_from": str(Path(start_from).absolute()) if start_from is not None else None,
+                **what_is_asked(recipe, values, start_from),
                 "command": command,
                 "working_folder": os.getcwd(),
                 "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -127,6 +126,15 @@ def asked(
     values = with_allowed(gather(recipe, files, settings, start_from), allow)
     choose_device(build_run_config(values).train.device)
     return values, start_from
+
+
+def what_is_asked(recipe: str | None, values: Mapping[str, Any], start_from: Path | None) -> dict[str, Any]:
+    """What a run keeps of a request. All that it has to know of the run it starts from: that one may go away."""
+    student = start_from is not None and differs_in_depth(
+        build_run_config(values).model, read_config(start_from)["model"]
+    )
+    place = str(start_from.absolute()) if start_from is not None else None
+    return {"given": values, "choose_sizes": recipe is None, "start_from": place, "student": student}
 
 
 def resume(folder: str | Path, report: Reporter | None = None) -> RunResult:

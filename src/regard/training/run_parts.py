@@ -36,7 +36,6 @@ from regard.tasks.folder import (
     STATE,
     WEIGHTS,
     load_model,
-    put_weights,
     tokenizer_names,
     weights_of,
 )
@@ -45,7 +44,7 @@ from regard.training.config import RunConfig, build_run_config
 from regard.training.distributed.team import current_team
 from regard.training.first_vectors import begin_with_vectors
 from regard.training.loop import Trainer
-from regard.training.other_depth import at_depth, in_words
+from regard.training.other_depth import put_at_depth
 from regard.training.progress import Reporter
 from regard.training.text import model_for
 
@@ -159,10 +158,7 @@ def first_model(
             other, _, _ = load_model(Path(start_from))
             write_folder(initial, lambda place: save_tensors(place / WEIGHTS, weights_of(other)))
         check_manifest(initial, [WEIGHTS])
-        given, wanted = load_tensors(initial / WEIGHTS), list(weights_of(model))
-        if layers := in_words(given, wanted):
-            report.say(f"The model begins with layers of the other one: {layers}.")
-        put_weights(model, at_depth(given, wanted), initial)
+        put_at_depth(model, load_tensors(initial / WEIGHTS), initial, report)
     begin_with_vectors(model, tokenizers, config.train.vectors, config.train.freeze_vectors, begun, report)
     return model
 

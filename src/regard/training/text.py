@@ -18,10 +18,8 @@ from regard.data.store import TokenStore
 from regard.data.tokenizers import TokenizerConfig, TokenizerPair
 from regard.data.word_list import read_word_list
 from regard.models.base import Writer, build_model
-from regard.tasks.folder import read_config
 from regard.training.checking import check_before_training, keep_input
 from regard.training.config import RunConfig, TrainConfig, build_run_config
-from regard.training.other_depth import differs_in_depth
 from regard.training.progress import Reporter
 from regard.training.request import gather
 from regard.training.sizes import choose_sizes, usual_rate
@@ -61,7 +59,7 @@ def _prepared(recipe: str | None, values: dict[str, Any], report: Reporter) -> P
     check_before_training(config.data, report)
     corpus = load_corpus(config.data, report.say)
     if recipe is None:
-        config = build_run_config(configuration.merge(sizes_for(corpus, values, start_from=None), values))
+        config = build_run_config(configuration.merge(sizes_for(corpus, values), values))
     tokenizers = train_tokenizers(corpus, config.tokenizer, report)
     with torch.device("meta"):  # the model's limits, without its weights
         model = model_for(config, tokenizers)
@@ -83,18 +81,20 @@ def with_allowed(values: dict[str, Any], allow: Iterable[str]) -> dict[str, Any]
     return configuration.merge(values, {"data": {"allow": allowed}}) if allowed else values
 
 
-def sizes_for(corpus: Corpus, values: Mapping[str, Any], start_from: str | None) -> dict[str, Any]:
+def sizes_for(
+    corpus: Corpus, values: Mapping[str, Any], fine_tuning: bool = False, student: bool = False
+) -> dict[str, Any]:
     """Sizes chosen from the data, for a run without a recipe.
 
-    A model that starts from one of other depth is trained as long as a new one, at half of its rate: what is left of the other
-    is worth keeping, and its layers have to get used to each other.
+    A student, which begins with layers of a model of other depth, is trained as long as a new model, at half of its rate: what is
+    left of the other is worth keeping, and its layers have to get used to each other.
     """
     given = build_run_config(values)
     cpu = choose_device(given.train.device).type != "cuda"
     steps = given.train.steps if "steps" in values.get("train", {}) else None
     kind = type(given.model)
-    if start_from is None or not differs_in_depth(given.model, read_config(Path(start_from))["model"]):
-        return choose_sizes(corpus, kind, cpu, fine_tuning=start_from is not None, steps=steps)
+    if not student:
+        return choose_sizes(corpus, kind, cpu, fine_tuning=fine_tuning, steps=steps)
     train = choose_sizes(corpus, kind, cpu, steps=steps)["train"]
     train["lr"] = usual_rate(kind, given.model.width) / 2
     return {"train": {**train, "matrix_lr": TrainConfig.matrix_lr / 2} if given.train.optimizer == "muon" else train}

@@ -47,7 +47,8 @@ def run_translation(folder: Path, request: dict[str, Any], saved: dict[str, Any]
     if not (folder / DATA).exists():  # a run that goes on has been checked when it began
         check_before_training(data, report)
     corpus = load_corpus(data, report.say)
-    config = resolved(saved, request, lambda values: sizes_for(corpus, values, request.get("start_from")), report)
+    begins = {"fine_tuning": request.get("start_from") is not None, "student": request.get("student", False)}
+    config = resolved(saved, request, lambda values: sizes_for(corpus, values, **begins), report)
     set_threads(folder, config)
     _check_data(folder, corpus, report)
     tokenizers = _tokenizers(folder, config, corpus, request.get("start_from"), report)

@@ -74,9 +74,9 @@ def test_a_recurrent_model_gets_tables_that_can_be_tied_and_keeps_its_depth():
 
 
 def test_the_model_that_was_named_gets_its_own_sizes():
-    named = sizes_for(pairs(100, 5), {"model": {"name": "cho"}, "train": {"device": "cpu"}}, start_from=None)
+    named = sizes_for(pairs(100, 5), {"model": {"name": "cho"}, "train": {"device": "cpu"}})
     assert named["model"].keys() == {"embedding", "width", "dropout"}
-    unnamed = sizes_for(pairs(100, 5), {"train": {"device": "cpu"}}, start_from=None)
+    unnamed = sizes_for(pairs(100, 5), {"train": {"device": "cpu"}})
     assert unnamed["model"].keys() == {"width", "layers", "heads", "dropout"}
 
 
