@@ -1,7 +1,7 @@
 """Decoding on a CPU: tokens per second of a Transformer base, beside Hugging Face and bare CTranslate2, in turns of one run.
 
     python benchmarks/decode_cpu.py [--threads 2] [--turns 5] [--batches 1,32] [--beams 1,4] [--torch float32] [--layers 12+1,6+2]
-        [--shape 512,2048,8,32000]
+        [--shape 512,2048,8,32000] [--lists train.en train.de]
 
 Shape: 512/2048/8 heads/6+6 layers, vocabulary 32,000, random weights, 24 tokens out of sources of 24 (--shape: width, inner width,
 heads and vocabulary). Cases:
@@ -11,7 +11,9 @@ heads and vocabulary). Cases:
 - bare-apart: the same, each thread with a part of the batch of its own, which is better for small models;
 - regard: `Translator.translate` from text to text with its ctranslate2 engine, tokenisation included;
 - torch-NAME: the same by torch, for every NAME of --torch (see TORCH);
-- regard-E+D, torch-NAME-E+D: likewise with E layers of the encoder and D of the decoder, for all of --layers.
+- regard-E+D, torch-NAME-E+D: likewise with E layers of the encoder and D of the decoder, for all of --layers;
+- regard-lists, regard-E+D-lists: with short lists learnt from the parallel text of --lists (the first 250,000 pairs). The tokenizer
+  is then learnt from it, too, and sources are its sentences of 24 tokens, for all cases.
 
 The model ends every text after 24 tokens by itself: the vector of that position points to EOS. One JSON line per case, then a
 table of ratios; a ratio is the median over turns of what two cases took in the same turn. Only ratios count on a busy machine,
@@ -21,9 +23,12 @@ and where it is very busy only those of `--threads 1 --clock cpu`.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
+import lzma
 import os
 import platform
+import shutil
 import statistics
 import tempfile
 import time
@@ -32,6 +37,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 LENGTH = 24
+MOST_PAIRS = 250_000  # that short lists are learnt from
 
 
 class Shape(NamedTuple):
@@ -53,6 +59,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--torch", default="float32", help="which torch cases to run, by name; empty: none")
     parser.add_argument("--layers", default="", help="other shapes, as 12+1,6+2")
     parser.add_argument("--shape", default=",".join(map(str, Shape())), help="width, inner width, heads, vocabulary")
+    parser.add_argument("--lists", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="parallel text for short lists")
     parser.add_argument("--peers", default="hf,ct2", help="hf and ct2, or one of them, or nothing")
     return parser.parse_args()
 
@@ -67,14 +74,17 @@ def main() -> None:
     torch.manual_seed(1)
     with tempfile.TemporaryDirectory() as folder:
         shape = Shape(*map(int, arguments.shape.split(",")))
-        run = write_run(Path(folder) / "run", shape)
-        names = filter(None, arguments.layers.split(","))
-        others = {name: write_run(Path(folder) / name, shape, name) for name in names}
+        tokenizers = tokenizers_of(shape, arguments.lists)
+        names = {"6+6": "", **{name: f"-{name}" for name in filter(None, arguments.layers.split(","))}}
+        runs = {ending: write_run(Path(folder) / name, shape, tokenizers, name) for name, ending in names.items()}
         texts = source_texts(shape)
+        if arguments.lists:
+            texts, learnt = texts_and_lists(tokenizers, arguments.lists, max(map(int, arguments.batches.split(","))))
+            runs |= {f"{ending}-lists": with_lists(run, learnt) for ending, run in runs.items()}
         rows, seconds = [], {}
         for batch in map(int, arguments.batches.split(",")):
             for beam in map(int, arguments.beams.split(",")):
-                cases = make_cases(run, others, shape, texts[:batch], beam, arguments)
+                cases = make_cases(runs, shape, texts[:batch], beam, arguments)
                 seconds[batch, beam] = in_turns(cases, arguments.turns, arguments.clock)
                 for name, each in seconds[batch, beam].items():
                     rows.append(row(name, batch, beam, each, arguments))
@@ -137,7 +147,7 @@ def table(seconds: dict[tuple[int, int], dict[str, list[float]]]) -> None:
 
 
 def make_cases(
-    run: Path, others: dict[str, Path], shape: Shape, texts: list[str], beam: int, arguments: argparse.Namespace
+    runs: dict[str, Path], shape: Shape, texts: list[str], beam: int, arguments: argparse.Namespace
 ) -> dict[str, Callable[[], int]]:
     import regard
     from regard.search.config import SearchConfig
@@ -148,13 +158,13 @@ def make_cases(
     if "hf" in peers:
         cases["huggingface"] = huggingface(shape, len(texts), beam)
     if "ct2" in peers:
-        cases["bare"] = bare(run, texts, beam, arguments.threads, 1)
+        cases["bare"] = bare(runs[""], texts, beam, arguments.threads, 1)
         if arguments.threads > 1:
-            cases["bare-apart"] = bare(run, texts, beam, 1, arguments.threads)
-    for ending, one in {"": run, **{f"-{name}": other for name, other in others.items()}}.items():
+            cases["bare-apart"] = bare(runs[""], texts, beam, 1, arguments.threads)
+    for ending, one in runs.items():
         if "ct2" in peers:
             cases[f"regard{ending}"] = through(regard.load(one, "cpu", engine="ctranslate2"), texts, search)
-        for name in filter(None, arguments.torch.split(",")):
+        for name in filter(None, arguments.torch.split(",") if not ending.endswith("-lists") else ()):
             cases[f"torch-{name}{ending}"] = through(TORCH[name](one), texts, search)
     return cases
 
@@ -260,22 +270,67 @@ def source_texts(shape: Shape) -> list[str]:
     return [" ".join(draw.choices(known, k=LENGTH)) for _ in range(64)]
 
 
-def write_run(folder: Path, shape: Shape, layers: str = "6+6") -> Path:
+def tokenizers_of(shape: Shape, text: list[Path] | None) -> Any:
+    """Every word a token; or, where there is text, BPE."""
+    from regard.data.tokenizers import TokenizerConfig, TokenizerPair
+
+    if text:
+        config = TokenizerConfig(kind="bpe", size=shape.vocabulary)
+        return TokenizerPair.train_on_text([line for path in text for line in lines_of(path)], config)
+    config = TokenizerConfig(kind="word", size=shape.vocabulary, min_count=1)
+    return TokenizerPair.train_on_text(words(shape.vocabulary), config)
+
+
+def lines_of(path: Path) -> list[str]:
+    opened = lzma.open if path.suffix == ".xz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
+        return [line.strip() for line in itertools.islice(file, MOST_PAIRS)]
+
+
+def texts_and_lists(tokenizers: Any, text: list[Path], count: int) -> tuple[list[str], Any]:
+    """Sources of as many tokens as are to be written, evenly from the whole text; and its short lists."""
+    import numpy as np
+
+    from regard.data.short_lists import learn_short_lists
+    from regard.data.store import TokenRows, TokenStore
+
+    sources, targets = map(lines_of, text)
+    kept = [i for i, pair in enumerate(zip(sources, targets, strict=True)) if all(pair)]
+    sources, targets = [sources[i] for i in kept], [targets[i] for i in kept]
+    ids = tokenizers.source.encode(sources)
+    fitting = [line for line, tokens in zip(sources, ids, strict=True) if len(tokens) == LENGTH]
+    texts = fitting[:: max(1, len(fitting) // count)][:count]
+    sides = (TokenRows.from_lists(side) for side in (ids, tokenizers.target.encode(targets)))
+    store = TokenStore(*sides, kept=np.arange(len(ids)))
+    lists = learn_short_lists(store, tokenizers.source.size, tokenizers.target.size)
+    each = [len(lists.tokens([tokenizers.source.encode([line])[0]])) for line in texts]
+    together = len(lists.tokens(tokenizers.source.encode(texts)))
+    print(f"short lists: {statistics.mean(each):.0f} tokens for a sentence, {together} for {count} together", flush=True)
+    return texts, lists
+
+
+def with_lists(run: Path, lists: Any) -> Path:
+    """The same run with short lists."""
+    from regard.tasks.converted_run import SHORT_LISTS_OF_RUN
+
+    copy = run.with_name(f"{run.name}-lists")
+    shutil.copytree(run, copy)
+    lists.save(copy / SHORT_LISTS_OF_RUN)
+    return copy
+
+
+def write_run(folder: Path, shape: Shape, tokenizers: Any, layers: str = "6+6") -> Path:
     """A run folder with a Transformer of random weights that writes 24 tokens, then EOS."""
     import torch
 
     from regard.core.config import to_plain
     from regard.core.files import save_tensors, write_json, write_manifest
     from regard.core.types import EOS
-    from regard.data.tokenizers import TokenizerConfig, TokenizerPair
     from regard.models.base import build_model
     from regard.models.transformer import TransformerConfig
     from regard.tasks.folder import CONFIG, FORMAT, WEIGHTS, tokenizer_names, weights_of
 
     folder.mkdir()
-    tokenizers = TokenizerPair.train_on_text(
-        words(shape.vocabulary), TokenizerConfig(kind="word", size=shape.vocabulary, min_count=1)
-    )
     encoder, decoder = map(int, layers.split("+"))
     config = TransformerConfig(
         width=shape.width,
