@@ -59,7 +59,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--torch", default="float32", help="which torch cases to run, by name; empty: none")
     parser.add_argument("--layers", default="", help="other shapes, as 12+1,6+2")
     parser.add_argument("--shape", default=",".join(map(str, Shape())), help="width, inner width, heads, vocabulary")
-    parser.add_argument("--lists", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="parallel text for short lists")
+    parser.add_argument(
+        "--lists", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help="parallel text for short lists"
+    )
     parser.add_argument("--peers", default="hf,ct2", help="hf and ct2, or one of them, or nothing")
     return parser.parse_args()
 
@@ -305,7 +307,9 @@ def texts_and_lists(tokenizers: Any, text: list[Path], count: int) -> tuple[list
     lists = learn_short_lists(store, tokenizers.source.size, tokenizers.target.size)
     each = [len(lists.tokens([tokenizers.source.encode([line])[0]])) for line in texts]
     together = len(lists.tokens(tokenizers.source.encode(texts)))
-    print(f"short lists: {statistics.mean(each):.0f} tokens for a sentence, {together} for {count} together", flush=True)
+    print(
+        f"short lists: {statistics.mean(each):.0f} tokens for a sentence, {together} for {count} together", flush=True
+    )
     return texts, lists
 
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from regard.cli.demo import free_folder
 from regard.core.device import choose_device
 from regard.core.files import quoted
-from regard.data.batching import Place
+from regard.data.batching import Batch, Place
 from regard.data.documents import load_text
 from regard.data.tokenizers import Tokenizer
 from regard.models.base import build_model
@@ -88,7 +88,7 @@ def _affordable_steps(config: RunConfig, seconds: int) -> int:
         text.open(config.train, Place(), 1, device.type == "cuda") as batches,
     ):
         for number in range(1, PROBE_STEPS + 1):
-            batch = next(batches).batch
+            batch = cast(Batch, next(batches).batch)
             began = time.monotonic()
             steps.step(steps(batch, 1 / batch.target_out.numel()).loss, 1.0, number)
             if device.type == "cuda":

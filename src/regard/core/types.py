@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.specials import BOS, EOS, PAD, SPECIALS, UNK
 
-__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "Padded", "Unpadded", "pad_rows"]
+__all__ = ["BOS", "EOS", "PAD", "SPECIALS", "UNK", "Packed", "Padded", "Spans", "Unpadded", "pad_rows"]
 
 
 class Padded(NamedTuple):
@@ -48,6 +48,30 @@ class Unpadded(Padded):
 
     def to(self, device: torch.device | str) -> Unpadded:
         return Unpadded(*super().to(device))
+
+
+class Spans(NamedTuple):
+    """Sentences one behind the other: that of number i has the tokens from `starts[i]` to `starts[i + 1]`; some may have none."""
+
+    starts: Int[Tensor, "R1"]  # int32; the last one is where all end
+    places: Int[Tensor, "N"]  # int32: of each token in its own sentence
+    longest: int  # no sentence has more tokens
+
+    @property
+    def sentences(self) -> int:
+        return len(self.starts) - 1
+
+    def to(self, device: torch.device | str) -> Spans:
+        starts, places = (tensor.to(device, non_blocking=True) for tensor in (self.starts, self.places))
+        return Spans(starts, places, self.longest)
+
+
+class Packed(NamedTuple):
+    """The sources of sentence pairs in one row, without padding between them, and where they and their targets lie."""
+
+    tokens: Int[Tensor, "1 N"]
+    spans: Spans
+    target: Spans
 
 
 def pad_rows(rows: Sequence[Sequence[int]], multiple: int = 1) -> Padded:

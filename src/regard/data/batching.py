@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -15,6 +15,9 @@ from torch import Tensor
 from regard.core.errors import ConfigError, DataError
 from regard.core.types import BOS, EOS, PAD, Padded
 from regard.data.store import TokenRows, TokenStore
+
+if TYPE_CHECKING:
+    from regard.data.packing import PackedBatch
 
 _LOOK_AHEAD = 4  # batches prepared ahead, per worker
 
@@ -27,9 +30,21 @@ class Batch(NamedTuple):
     target_out: Int[Tensor, "B T"]  # tokens, EOS
     rows: list[int]
 
+    @property
+    def shape(self) -> tuple:
+        """What is the same for batches that a recording can be replayed for."""
+        return self.source.tokens.shape, self.target_in.shape, type(self.source)
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.source, self.target_in, self.target_out]
+
+    def of(self, tensors: list[Tensor]) -> Batch:
+        """Made of these in the place of its own."""
+        tokens, keep, target_in, target_out = tensors
+        return Batch(type(self.source)(tokens, keep), target_in, target_out, self.rows)
+
     def to(self, device: torch.device | str) -> Batch:
-        target_in, target_out = (t.to(device, non_blocking=True) for t in (self.target_in, self.target_out))
-        return Batch(self.source.to(device), target_in, target_out, self.rows)
+        return self.of([tensor.to(device, non_blocking=True) for tensor in self.tensors()])
 
 
 class Part(NamedTuple):
@@ -165,16 +180,20 @@ class BatchPlan:
         batches: list[np.ndarray] = []
         begin = 0
         while begin < len(rows):
-            most = max(1, self.batch_tokens // int(widths[begin]))
-            if self.max_rows:
-                most = min(most, self.max_rows)
-            window = np.maximum.accumulate(widths[begin : begin + most])
-            fitting = np.searchsorted(window * np.arange(1, len(window) + 1), self.batch_tokens, side="right")
-            end = begin + max(1, int(fitting))
+            end = self.end(rows, widths, begin)
             batches.append(rows[begin:end])
             begin = end
         shuffled = np.argsort(random.random_raw(len(batches)), kind="stable")
         return [batches[i] for i in shuffled]
+
+    def end(self, rows: np.ndarray, widths: np.ndarray, begin: int) -> int:
+        """Where the batch ends that begins there; `widths` are those of the rows, in their order."""
+        most = max(1, self.batch_tokens // int(widths[begin]))
+        if self.max_rows:
+            most = min(most, self.max_rows)
+        window = np.maximum.accumulate(widths[begin : begin + most])
+        fitting = np.searchsorted(window * np.arange(1, len(window) + 1), self.batch_tokens, side="right")
+        return begin + max(1, int(fitting))
 
 
 def _draw(weights: np.ndarray, random: np.ndarray) -> np.ndarray:
@@ -216,7 +235,7 @@ class Change(Protocol):
 class Drawn(NamedTuple):
     """A batch, the epoch it belongs to, and the place from which a new stream would go on."""
 
-    batch: Batch
+    batch: Batch | PackedBatch
     epoch: int
     next: Place
 
@@ -240,7 +259,7 @@ class BatchStream:
         self._fill, self._part = part.share(fill), part
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="batches") if workers > 0 else None
         self._ahead = workers * _LOOK_AHEAD
-        self._queue: deque[tuple[Future[Batch], int, Place]] = deque()
+        self._queue: deque[tuple[Future[Batch | PackedBatch], int, Place]] = deque()
         self._closed = False
         try:
             self._places = self._walk(Place(epoch, position))
@@ -263,7 +282,7 @@ class BatchStream:
         batch, epoch, after = self._queue.popleft()
         return Drawn(batch.result(), epoch, after)
 
-    def _own(self, rows: np.ndarray, place: Place) -> Batch:
+    def _own(self, rows: np.ndarray, place: Place) -> Batch | PackedBatch:
         """This worker's rows: the others' are not even read."""
         return self._part.cut(self._collate(self._part.of(rows), place, self._part.slots(len(rows))), len(rows))
 

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.core.types import Padded
+from regard.core.types import Packed, Padded, Spans
 from regard.layers.attention.multihead import CrossAttention, SelfAttention
 from regard.layers.attention.relative import Places, RelativeStack
 from regard.layers.decoding.products import KINDS
@@ -31,7 +31,7 @@ from regard.layers.training.turned import Turning
 from regard.models.base import Forced
 from regard.models.decoder_parts import Other, is_watched, linear_parts, norm_parts
 
-Forward = Callable[[Padded, Int[Tensor, "B T"]], Forced]
+Forward = Callable[[Padded | Packed, Int[Tensor, "B T"]], Forced]
 
 
 def fused_forward(model: Any) -> Forward | None:
@@ -53,11 +53,31 @@ def kernels_work(model: Any, device: torch.device, bfloat16: bool, lowered: bool
     """Whether the model can be trained so on a device, with products and maybe all states of bfloat16."""
     if fused_forward(model) is None:
         return False
+    return trial.kernels_work(device, *_tried(model, bfloat16, lowered))
+
+
+def longest_packed(model: Any, device: torch.device, bfloat16: bool, lowered: bool) -> int:
+    """The most tokens of a sentence that may be in a packed batch (`Packed`); 0 where the model reads none."""
+    from regard.models.transformer import Transformer
+
+    if not isinstance(model, Transformer) or fused_forward(model) is None or not model.config.source_end:
+        return 0
+    parts = [part for part in model.modules() if isinstance(part, SelfAttention | CrossAttention)]
+    if any(part.dropout for part in parts):
+        return 0
+    kind, state, low = _tried(model, bfloat16, lowered)
+    lengths = [n for n in (128, 64, 32, 16) if short_attention.usable(n, n, kind.width // kind.heads, low)]
+    if not lengths or not trial.packed_work(device, kind, state, low):
+        return 0
+    return min([lengths[0], *(limit for limit in model.limits if limit is not None)])
+
+
+def _tried(model: Any, bfloat16: bool, lowered: bool) -> tuple[trial.Kind, torch.dtype, torch.dtype]:
+    """What kernels have to be tried with: the kind of model, and its numbers of states and in products."""
     low, state = (torch.bfloat16 if given else torch.float32 for given in (bfloat16, lowered))
     config, norm = model.config, norm_parts(next(filter(_is_norm, model.modules())))
     layout = config.rotary_layout if config.relative == "rotary" else None
-    kind = trial.Kind(config.width, config.heads, config.activation, norm.kind, layout)
-    return trial.kernels_work(device, kind, state, low)
+    return trial.Kind(config.width, config.heads, config.activation, norm.kind, layout), state, low
 
 
 def _is_norm(module: nn.Module) -> bool:
@@ -74,12 +94,14 @@ class _Reading:
         dropout: float,
         drawn: Iterator[Tensor],
         rotary: RelativeStack | None = None,
+        spans: Spans | None = None,
     ):
-        self.x, self.low, self.dropout, self.drawn = x, low, dropout, drawn
+        self.x, self.low, self.dropout, self.drawn, self.spans = x, low, dropout, drawn, spans
         self.turning = None
         if rotary is not None:
-            first = rotary(Places.whole_sequence(x.shape[1], x.device))[0]
-            self.turning = Turning.of(first.scheme, first.placed)
+            longest, places = (x.shape[1], None) if spans is None else (spans.longest, spans.places)
+            first = rotary(Places.whole_sequence(longest, x.device))[0]
+            self.turning = Turning.of(first.scheme, first.placed, places)
         self.added: Added | None = None
 
     def begin(
@@ -95,31 +117,36 @@ class _Reading:
     def last(self, norm: nn.Module) -> Float[Tensor, "B T D"]:
         return between(self.x, self.added, norm_parts(norm), None)[1]
 
-    def attend(self, norm: nn.Module, part: SelfAttention, source: Padded | None) -> None:
+    def attend(self, norm: nn.Module, part: SelfAttention, source: Padded | Packed | None) -> None:
         """To all of a source; or without one, to what is before."""
         length, causal = self.x.shape[1], source is None
-        if part.dropout == 0 and short_attention.usable(length, length, part.head_width, number_type(self.x)):
+        usable = short_attention.usable(length, length, part.head_width, number_type(self.x))
+        if self.spans is not None or (part.dropout == 0 and usable):
             matrix, bias = self.low[part.query_key_value], None
             if self.turning is None:
                 matrix, bias = _biased(matrix)
-            packed, keep = self.begin(norm, matrix), None if source is None else source.keep
-            mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias, self.turning)
+            packed, keep = self.begin(norm, matrix), source.keep if isinstance(source, Padded) else None
+            mixed = short_attention.self_attention(packed, part.heads, keep, causal, bias, self.turning, self.spans)
         else:
+            assert not isinstance(source, Packed)
             packed = self.begin(norm, self.low[part.query_key_value])
             given = part.heads, _hiding(source), causal, part.dropout, self.turning
             mixed = library_self_attention(packed, *given)
         self.end(mixed, part.out)
 
     def attend_source(
-        self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], source: Padded
+        self, norm: nn.Module, part: CrossAttention, memory: Float[Tensor, "B S D"], source: Padded | Packed
     ) -> None:
         of_query, of_memory = self.low[part.query], self.low[part.key_value]
         sizes = self.x.shape[1], memory.shape[1], len(of_query.weight) // part.heads
-        if part.dropout == 0 and short_attention.usable(*sizes, number_type(self.x)):
+        packed_both = (source.target, source.spans) if isinstance(source, Packed) else None
+        if packed_both or (part.dropout == 0 and short_attention.usable(*sizes, number_type(self.x))):
+            keep = None if isinstance(source, Packed) else source.keep
             (of_query, bias), (of_memory, memory_bias) = _biased(of_query), _biased(of_memory)
             query, packed = self.begin(norm, of_query), product(memory, of_memory)
-            mixed = short_attention.cross_attention(query, packed, part.heads, source.keep, (bias, memory_bias))
+            mixed = short_attention.cross_attention(query, packed, part.heads, keep, (bias, memory_bias), packed_both)
         else:
+            assert not isinstance(source, Packed)
             query, packed = self.begin(norm, of_query), product(memory, of_memory)
             mixed = library_cross_attention(query, packed, part.heads, _hiding(source), part.dropout)
         self.end(mixed, part.out)
@@ -174,18 +201,22 @@ def _of_transformer(model: Any) -> Forward:
     return partial(_transformer, model)
 
 
-def _transformer(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
-    config, source = model.config, model._as_read(source)
+def _transformer(model: Any, source: Padded | Packed, target: Int[Tensor, "B T"]) -> Forced:
+    config, read, written = model.config, None, None
+    if isinstance(source, Packed):
+        read, written = source.spans, source.target
+    else:
+        source = model._as_read(source)
     drawn = iter(seeds(2 + 2 * len(model.encoder) + 3 * len(model.decoder), target.device))
-    x = _of_side(model, source.tokens, "source", next(drawn))
+    x = _of_side(model, source.tokens, "source", next(drawn), read)
     low = matrices(_linears(model.encoder, model.decoder), number_type(x))
-    reading = _Reading(x, low, config.dropout, drawn, model.encoder_relative)
+    reading = _Reading(x, low, config.dropout, drawn, model.encoder_relative, read)
     for layer in model.encoder:
         reading.attend(layer.around_attention.norm, layer.attention, source)
         reading.feed(layer.around_feedforward.norm, layer.feedforward, config.activation)
     memory = reading.last(model.encoder_norm)
-    x = _of_side(model, target, "target", next(drawn))
-    reading = _Reading(x, low, config.dropout, drawn, model.decoder_relative)
+    x = _of_side(model, target, "target", next(drawn), written)
+    reading = _Reading(x, low, config.dropout, drawn, model.decoder_relative, written)
     for layer in model.decoder:
         reading.attend(layer.around_attention.norm, layer.attention, None)
         reading.attend_source(layer.around_cross.norm, layer.cross, memory, source)
@@ -197,10 +228,13 @@ def _linears(*stacks: nn.ModuleList) -> list[nn.Linear]:
     return [module for stack in stacks for module in stack.modules() if isinstance(module, nn.Linear)]
 
 
-def _of_side(model: Any, tokens: Int[Tensor, "B N"], side: str, seed: Tensor) -> Float[Tensor, "B N D"]:
-    table, positions = model.tables(side, tokens.shape[1])
+def _of_side(
+    model: Any, tokens: Int[Tensor, "B N"], side: str, seed: Tensor, spans: Spans | None
+) -> Float[Tensor, "B N D"]:
+    longest, places = (tokens.shape[1], None) if spans is None else (spans.longest, spans.places)
+    table, positions = model.tables(side, longest)
     factor, dropout = math.sqrt(model.config.width), model.config.dropout
-    return embedded(tokens, table.weight, factor, _at(positions, tokens.shape[1]), dropout, seed)
+    return embedded(tokens, table.weight, factor, _at(positions, longest), dropout, seed, places)
 
 
 def _check_positions(*found: Positions) -> None:
@@ -230,7 +264,7 @@ def _of_gpt(model: Any) -> Forward:
     return partial(_gpt, model)
 
 
-def _gpt(model: Any, source: Padded, target: Int[Tensor, "B T"]) -> Forced:
+def _gpt(model: Any, source: Padded | Packed, target: Int[Tensor, "B T"]) -> Forced:
     config, length = model.config, target.shape[1]
     model.check_length(length)
     drawn = iter(seeds(1 + 2 * len(model.decoder), target.device))

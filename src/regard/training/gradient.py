@@ -7,8 +7,9 @@ CUDA graph when it is met for the second time; where the optimizer can be record
 A language model that carries its state reads each batch from where the one before ended; the state's tensors stay in place
 and are written anew after every batch, also inside a recording.
 
-A batch that does not fit into memory is cut into halves by rows, and these again, and their gradients are added up: the loss is
-a sum over tokens, so the step is the same one, but for the random numbers of dropout.
+A batch that does not fit into memory is cut into halves by rows (a packed one, which has but one, is padded for that), and
+these again, and their gradients are added up: the loss is a sum over tokens, so the step is the same one, but for the random
+numbers of dropout.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from torch import Tensor
 
 from regard.core import workers
 from regard.core.errors import TrainingError
-from regard.core.types import Padded, Unpadded
+from regard.core.types import Unpadded
 from regard.data.batching import Batch
+from regard.data.packing import PackedBatch
 from regard.layers.batch_norm import BatchNorm
 from regard.models.base import Forced, NoMemory, Writer
 from regard.models.fused_forward import fused_forward
@@ -52,6 +54,7 @@ class Computed(NamedTuple):
 class _Recording(NamedTuple):
     recorded: Recorded[tuple[Computed, list[Tensor | None]]]
     inputs: list[Tensor]
+    scale: Tensor
 
 
 class Gradients:
@@ -113,14 +116,16 @@ class Gradients:
         self.fitting: dict[tuple, int] = {}  # rows that fit into memory at once, of shapes that do not as a whole
         self.split = 0  # batches that were cut
 
-    def __call__(self, batch: Batch, scale: float, auxiliary: float = 1.0) -> Computed:
+    def __call__(self, batch: Batch | PackedBatch, scale: float, auxiliary: float = 1.0) -> Computed:
         """`scale` is one over the step's target tokens, `auxiliary` the weight of the model's own extra losses."""
-        keep = batch.source.keep
-        if self.asks_for_padding and keep.device.type == "cpu" and bool(keep.all()):  # asking costs nothing here
+        here = batch.target_in.device.type == "cpu"
+        if (
+            self.asks_for_padding and here and isinstance(batch, Batch) and bool(batch.source.keep.all())
+        ):  # costs nothing
             batch = batch._replace(source=Unpadded(*batch.source))
-        if self.device.type == "cuda" and keep.device.type == "cpu":
+        if self.device.type == "cuda" and here:
             batch = _pinned(batch)
-        shape = (batch.source.tokens.shape, batch.target_in.shape, type(batch.source))
+        shape = batch.shape
         if not self.record or shape in self.fitting:
             return self._in_pieces(batch.to(self.device), scale, auxiliary, shape)
         if shape in self.recordings:
@@ -148,10 +153,12 @@ class Gradients:
         self.recordings.clear()
         self.seen.clear()
 
-    def _in_pieces(self, batch: Batch, scale: float, auxiliary: float, shape: tuple) -> Computed:
+    def _in_pieces(self, batch: Batch | PackedBatch, scale: float, auxiliary: float, shape: tuple) -> Computed:
         """All rows at once, or as many at a time as fit into memory."""
+        if shape in self.fitting and isinstance(batch, PackedBatch):
+            batch = batch.padded()
         count, begin, sums = len(batch.target_in), 0, []
-        rows = self.fitting.get(shape, count)
+        rows = min(self.fitting.get(shape, count), count)
         factor = torch.full((), scale, device=self.device)  # torch.tensor would wait for the device
         while begin < count:
             place = slice(begin, min(begin + rows, count)) if rows < count else WHOLE
@@ -166,6 +173,9 @@ class Gradients:
             for p, before in zip(self.parameters, held, strict=True):
                 if before is not None:
                     p.grad = before if p.grad is None else before.add_(p.grad)
+            if computed is None and isinstance(batch, PackedBatch):
+                batch = batch.padded()
+                count = rows = len(batch.target_in)
             if computed is None:
                 rows = self._fewer(rows, count, shape)
                 continue
@@ -196,18 +206,24 @@ class Gradients:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _compute(self, batch: Batch, scale: Tensor, auxiliary: float, place: slice = WHOLE) -> Computed:
+    def _compute(self, batch: Batch | PackedBatch, scale: Tensor, auxiliary: float, place: slice = WHOLE) -> Computed:
         times = 2 if self.consistency else 1  # R-Drop reads everything twice, under two dropouts
-        rows, kind = len(batch.target_in), type(batch.source)
-        tokens, keep, target_in, target_out = (t[place] for t in (*batch.source, batch.target_in, batch.target_out))
+        rows, packed = len(batch.target_in), isinstance(batch, PackedBatch)
+        if packed and (place != WHOLE or times > 1 or not self.fused):
+            raise TrainingError(
+                "a packed batch", "it is read whole, once, and by kernels of sub-layers", "Unset train.packed"
+            )
+        if not packed and place != WHOLE:
+            batch = batch.of([t[place] for t in batch.tensors()])
         if times > 1:
-            tokens, keep, target_in, target_out = (t.repeat(times, 1) for t in (tokens, keep, target_in, target_out))
+            batch = batch.of([t.repeat(times, 1) for t in batch.tensors()])
+        source, target_in, target_out, _ = batch
         after = None
 
         def read() -> tuple[Tensor, ...]:
             nonlocal after
             if self.advance is None:
-                forced = self.forward(kind(tokens, keep), target_in)
+                forced = self.forward(source, target_in)
             else:
                 memory = NoMemory(target_in.new_zeros(len(target_in)))
                 hidden, after = self.advance(target_in[:, None], memory, self.carried.at_hand(rows, place))
@@ -230,16 +246,14 @@ class Gradients:
             self.carried.put(after, place)
         return Computed(loss.detach(), smoothed.detach() / times, nll.detach() / times)
 
-    def _capture(self, batch: Batch, scale: float, auxiliary: float) -> _Recording:
-        inputs = [t.clone() for t in (*batch.source, batch.target_in, batch.target_out)]
-        inputs.append(torch.full((), scale, device=inputs[0].device))
-        source: Padded = type(batch.source)(inputs[0], inputs[1])
-        static = Batch(source, inputs[2], inputs[3], batch.rows)
+    def _capture(self, batch: Batch | PackedBatch, scale: float, auxiliary: float) -> _Recording:
+        inputs = [t.clone() for t in batch.tensors()]
+        static, factor = batch.of(inputs), torch.full((), scale, device=inputs[0].device)
         for p in (*self.parameters, *self.trained):
             p.grad = None
 
         def work() -> tuple[Computed, list[Tensor | None]]:
-            computed = self._compute(static, inputs[4], auxiliary)
+            computed = self._compute(static, factor, auxiliary)
             if self.lowered is not None:
                 self.lowered.take_gradients()
             if self.finish is not None:
@@ -248,12 +262,12 @@ class Gradients:
 
         recorded = self.recorder(work, self.pool)
         self.pool = recorded.pool
-        return _Recording(recorded, inputs)
+        return _Recording(recorded, inputs, factor)
 
-    def _replay(self, recording: _Recording, batch: Batch, scale: float) -> Computed:
-        for static, new in zip(recording.inputs, (*batch.source, batch.target_in, batch.target_out), strict=False):
+    def _replay(self, recording: _Recording, batch: Batch | PackedBatch, scale: float) -> Computed:
+        for static, new in zip(recording.inputs, batch.tensors(), strict=True):
             static.copy_(new, non_blocking=True)
-        recording.inputs[4].fill_(scale)
+        recording.scale.fill_(scale)
         recording.recorded.replay()
         return self._given(recording)
 
@@ -264,7 +278,6 @@ class Gradients:
         return computed
 
 
-def _pinned(batch: Batch) -> Batch:
+def _pinned(batch: Batch | PackedBatch) -> Batch | PackedBatch:
     """In memory that is copied from without the host's waiting for what the device is still doing."""
-    tokens, keep, target_in, target_out = (t.pin_memory() for t in (*batch.source, batch.target_in, batch.target_out))
-    return Batch(type(batch.source)(tokens, keep), target_in, target_out, batch.rows)
+    return batch.of([tensor.pin_memory() for tensor in batch.tensors()])

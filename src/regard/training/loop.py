@@ -24,7 +24,7 @@ from regard.core.types import PAD
 from regard.core.workers import working_together
 from regard.data.batching import Drawn, Place
 from regard.models.base import Writer
-from regard.models.fused_forward import kernels_work
+from regard.models.fused_forward import kernels_work, longest_packed
 from regard.tasks.folder import CHECKPOINTS, METRICS, put_weights, weights_of
 from regard.tasks.run_files import RESUMED
 from regard.training.averaging import MovingAverage
@@ -40,6 +40,7 @@ from regard.training.log import MetricsLog, NoLog
 from regard.training.log_window import LogWindow
 from regard.training.lowered import Lowered
 from regard.training.optim import Optimizer
+from regard.training.packed_text import in_batches
 from regard.training.precision import low_weights, uses_bfloat16
 from regard.training.progress import Reporter
 from regard.training.regions import compile_pays
@@ -168,11 +169,12 @@ class Trainer:
         config, progress = self.config, self.progress
         place = (self.folder / METRICS, progress.step, self.folder / "tensorboard")
         log = MetricsLog(*place) if self.team.leads else NoLog()
-        progress.multiple = progress.multiple or self.text.multiple(self.model, self.on_cuda)
+        text = self._text()
+        progress.multiple = progress.multiple or text.multiple(self.model, self.on_cuda)
         self.model.train()
         self.report.begin(config.steps, progress.step)
         place = Place(progress.epoch, progress.position)
-        stream = self.text.open(config, place, progress.multiple, self.on_cuda, self.team.part)
+        stream = text.open(config, place, progress.multiple, self.on_cuda, self.team.part)
         try:
             with Interruption(self.folder) as interruption, stream:
                 self.window.begin()
@@ -204,6 +206,14 @@ class Trainer:
             )
         self._final_weights()
         return None
+
+    def _text(self) -> TrainingText:
+        """The text, packed or not."""
+        longest, config = 0, self.config
+        if config.packed and getattr(self.gradients, "fused", False):
+            low = uses_bfloat16(config, self.device)
+            longest = longest_packed(self.model, self.device, low, self.lowered is not None)
+        return in_batches(self.text, config, self.progress, self.team.several, longest, self.report)
 
     def _step(self, drawn: list[Drawn], received: int | None = None) -> None:
         """A step with one worker's parts of batches. `received` is the signal that this worker has got, if any."""

@@ -24,6 +24,7 @@ class Progress:
     nll: float = 0.0
     tokens: int = 0
     multiple: int = 0  # what the widths of batches are rounded up to; the order of batches depends on it
+    packed: int = -1  # sentences of up to so many tokens are packed, on which it depends, too; -1: not yet known
 
     @classmethod
     def of(cls, state: dict[str, Any], where: Path) -> Progress:

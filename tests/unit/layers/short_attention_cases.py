@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import torch
 from torch import Tensor
 
+from regard.core.types import Spans
 from regard.layers.attention.relative.rotary import Rotary, turns
 from regard.layers.decoding import triton_here
 from regard.layers.training import short_attention
@@ -67,6 +68,22 @@ def check_strides() -> None:
     both(lambda x: cross_attention(x[:, :, :32], x[:, 3:, 40:104], 2, keep[:, 2:8]), packed[..., :104])
 
 
+def spans(lengths: tuple[int, ...], longest: int) -> Spans:
+    starts = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+    return Spans(starts, torch.cat([torch.arange(n, dtype=torch.int32) for n in lengths]), longest)
+
+
+def check_packed(dtype: torch.dtype, longest: int, width: int) -> None:
+    """Sentences one behind the other: of one token, of as many as there may be, of none on a side or on both."""
+    read, written = spans((3, longest, 0, 1, 9, 0), longest), spans((longest, 5, 7, 1, 0, 0), longest)
+    query, memory = (torch.randn(1, len(one.places), n * width).to(dtype) for one, n in ((written, 2), (read, 5)))
+    both(lambda q, x: cross_attention(q, x[..., width:], 2, None, spans=(written, read)), query, memory)
+    packed = torch.randn(1, len(read.places), 3 * 2 * width).to(dtype)
+    for causal, turning in itertools.product((False, True), turnings(longest, width)):
+        given = 2, None, causal, None, None if turning is None else turning._replace(places=read.places), read
+        both(lambda x, given=given: self_attention(x, *given), packed)
+
+
 if __name__ == "__main__":
     assert triton_here.INTERPRETED
     torch.manual_seed(0)
@@ -75,4 +92,7 @@ if __name__ == "__main__":
     for sizes in HALF_SIZES:
         check(torch.half, *sizes)
     check_strides()
+    for longest, width in ((16, 16), (100, 32)):
+        check_packed(torch.float32, longest, width)
+    check_packed(torch.half, 40, 64)
     print("equal")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from interpreted import interpreted
 from torch import Tensor
 
+from regard.core.types import Spans
 from regard.layers.attention.multihead import CrossAttention, SelfAttention, attend_heads, merge_heads
 from regard.layers.attention.relative import Layout, Places, SchemeAtPlaces
 from regard.layers.attention.relative.rotary import Rotary
@@ -17,6 +19,7 @@ from regard.layers.training import short_attention
 from regard.layers.training.short_attention import cross_attention, self_attention, usable
 from regard.layers.training.turned import Turning
 
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SIZES = [(2, 5, 7, 2, 4), (1, 16, 16, 1, 16), (3, 33, 20, 3, 8), (1, 130, 129, 1, 16)]
 
 
@@ -142,11 +145,35 @@ def test_the_kernels_compile_for_a_gpu_and_stay_in_its_registers(monkeypatch, dt
         sums = short_attention.sums_of(query, memory)
         for some in ((), sums):  # rotary positions do without
             short_attention.attention_backward(query, query, memory, heads, keep, True, query, memory, *some)
-    assert 2 * launches.count["attend"] == launches.count["attend_backward"] >= 10
+        query, memory = (x.flatten(0, 1)[None] for x in (query, memory))
+        starts = torch.empty(4, dtype=torch.int32, device="meta")
+        both = tuple(Spans(starts, starts, longest) for longest in (tokens, keys))
+        short_attention.attention_forward(query, memory, heads, None, True, both)
+        sums = short_attention.sums_of(query, memory, spans=both)
+        for some in ((), sums):
+            short_attention.attention_backward(
+                query, query, memory, heads, None, True, query, memory, *some, spans=both
+            )
+    assert 2 * launches.count["attend"] == launches.count["attend_backward"] >= 20
     for what, (compiled, _) in launches.done.items():
         assert compiled.metadata.shared <= 99 << 10, what  # what every GPU has from sm_80 on
         # the assembler may put a few bytes aside where products are not those of tensor cores
         assert resources(compiled.asm["cubin"])["STACK"] <= (16 if dtype == torch.float32 else 0), what
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_packed_sentences_attend_as_each_by_itself(causal: bool, device: str) -> None:
+    lengths, heads = (5, 1, 0, 9, 0), 2
+    starts = torch.tensor([0, 5, 6, 6, 15, 15], dtype=torch.int32)
+    spans = Spans(starts, torch.cat([torch.arange(n, dtype=torch.int32) for n in lengths]), 16).to(device)
+    packed, bias = torch.randn(1, 15, 96, device=device, requires_grad=True), torch.zeros(96, device=device)
+    bias.requires_grad_()
+    found = gradients(self_attention(packed, heads, None, causal, bias, None, spans), packed, bias)
+    alone = [self_attention(packed[:, a:b], heads, None, causal) for a, b in pairwise(starts.tolist()) if a < b]
+    expected = gradients(torch.cat(alone, 1), packed)
+    torch.testing.assert_close(found[:2], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found[2], expected[1].sum((0, 1)), rtol=1e-4, atol=1e-4)  # it is in what is read already
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -214,12 +214,40 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: st
     trial.kernels_work.cache_clear()
 
 
+@pytest.mark.parametrize("name", ["embed", "turn_queries_and_keys", "_attention_gradients", "_attention"])
+def test_packed_sentences_are_tried_too(monkeypatch, name: str) -> None:
+    monkeypatch.setattr(trial, "usable", lambda _: True)
+    where = (torch.device("cpu"), trial.Kind(32, 2, rotary="halves"), torch.float32, torch.float32)
+    trial.packed_work.cache_clear()
+    assert trial.packed_work(*where)
+    right, calls = getattr(trial, name), itertools.count()
+
+    def wrong(*arguments):
+        found = right(*arguments)
+        if found is None:  # it writes into the first
+            arguments[0].mul_(1 + 0.1 * next(calls))
+            return None
+        return (
+            found * (1 + 0.1 * next(calls)) if isinstance(found, torch.Tensor) else (found[0] * next(calls), *found[1:])
+        )
+
+    for other in (wrong, lambda *_: 1 / 0):
+        monkeypatch.setattr(trial, name, other)
+        trial.packed_work.cache_clear()
+        assert not trial.packed_work(*where)
+    trial.packed_work.cache_clear()
+    monkeypatch.undo()
+    assert not trial.packed_work(*where), "there are no kernels for a CPU"
+    trial.packed_work.cache_clear()
+
+
 @pytest.mark.parametrize("kind", [trial.Kind(512, 4), trial.Kind(256, 2), trial.Kind(64, 2, rotary="halves")])
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float32])
 def test_as_many_kernels_are_tried_as_references(kind: trial.Kind, low: torch.dtype) -> None:
     here, exact = torch.device("cpu"), torch.float32
-    there, references = trial.pieces(here, kind, exact, low), trial.pieces(here, kind, exact, exact, of=low)
-    assert len(list(there)) == len(list(references))
+    for pieces in (trial.pieces, trial.packed_pieces):
+        there, references = pieces(here, kind, exact, low), pieces(here, kind, exact, exact, of=low)
+        assert len(list(there)) == len(list(references)) > 0
 
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
@@ -260,4 +288,7 @@ def test_the_kernels_work_on_a_gpu(rotary: Layout | None) -> None:
     ):
         for activation, norm in (("relu", 2), ("gelu", 1), ("gelu_tanh", 3), ("swish", 2)):
             assert trial.kernels_work(torch.device("cuda"), trial.Kind(64, 2, activation, norm, rotary), state, low)
+        for width in (64, 512):
+            assert trial.packed_work(torch.device("cuda"), trial.Kind(width, 4, rotary=rotary), state, low)
     trial.kernels_work.cache_clear()
+    trial.packed_work.cache_clear()

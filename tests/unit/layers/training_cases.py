@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import torch
 
 from regard.core.types import EOS, pad_rows
+from regard.data.packing import collate_packed
+from regard.data.store import TokenRows
 from regard.layers.decoding import triton_here
 from regard.layers.decoding.products import KINDS, Norm
 from regard.layers.training import activations, dropped, embedded, library_attention, norms, relu_product
@@ -90,7 +93,12 @@ def check_relu_product() -> None:
 def check_embedded() -> None:
     table, tokens, places = torch.randn(9, 24), torch.randint(9, (3, 5)), torch.randn(5, 24)
     for part, positions in itertools.product((0.0, 0.4), (None, places)):
-        close(*both(embedded.embed, tokens, table, 3.0, positions, part, dropped.seeds(1, table.device)[0]))
+        given = table, 3.0, positions, part, dropped.seeds(1, table.device)[0]
+        close(*both(embedded.embed, tokens, *given))
+        at = torch.tensor(
+            [0, 1, 2, 3, 4, 0, 0, 1, 0, 1, 2, 0, 1, 2, 3], dtype=torch.int32
+        )  # of sentences that are packed
+        close(*both(embedded.embed, tokens.view(1, -1), *given, at))
 
 
 def check_models() -> None:
@@ -106,16 +114,26 @@ def check_models() -> None:
         model = build_model(config.name, config, source_vocabulary=9, target_vocabulary=9, shared=True).train()
         forward, source = fused_forward(model), pad_rows([[4, 5, 6, 7, EOS], [5, EOS], [EOS]])
         assert forward is not None
+        packs = config.name == "transformer" and config.attention_dropout == 0
 
-        def learnt(forward=forward, source=source, model=model) -> list[torch.Tensor]:
+        def learnt(packed: bool = False, forward=forward, source=source, model=model) -> list[torch.Tensor]:
             torch.manual_seed(3)
-            hidden = forward(source, torch.arange(21).view(3, 7) % 9).hidden
+            if packed:
+                pairs = (
+                    TokenRows.from_lists([[4, 5, 6, 7], [5], []]),
+                    TokenRows.from_lists([[5, 8], [4, 6, 7, 8, 4], []]),
+                )
+                batch = collate_packed(*pairs, np.arange(3), 24)
+                hidden = forward(batch.source, batch.target_in).hidden
+            else:
+                hidden = forward(source, torch.arange(21).view(3, 7) % 9).hidden
             leaves = [p for name, p in model.named_parameters() if not name.startswith("output")]
             total = (hidden * torch.linspace(-1, 1, hidden.numel()).view(hidden.shape)).sum()
             return [hidden.detach(), *torch.autograd.grad(total, leaves)]
 
-        for one, other in zip(*both(learnt), strict=True):
-            close(one, other, 1e-4)
+        for packed in (False, True)[: 1 + packs]:
+            for one, other in zip(*both(learnt, packed), strict=True):
+                close(one, other, 1e-4)
 
 
 if __name__ == "__main__":

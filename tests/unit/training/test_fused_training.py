@@ -7,9 +7,11 @@ import dataclasses
 import gc
 import weakref
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -21,6 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.core.types import Padded
 from regard.data.batching import Batch
+from regard.data.packing import PackedBatch, collate_packed
+from regard.data.store import TokenRows
 from regard.layers.attention import multihead
 from regard.layers.training import dropped, library_attention, short_attention, trial
 from regard.models import fused_forward as module
@@ -35,6 +39,7 @@ from regard.training.lowered import Lowered
 from regard.training.progress import Reporter
 from regard.training.texts import PairText
 
+NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CPU = torch.device("cpu")
 BOTH = ["paper's parts", "gpt"]
 FROZEN = ["embedding", "norm", "weight", "bias", "encoder", "attention", "decoder.1", "decoder"]
@@ -157,6 +162,31 @@ def test_recorded_steps_draw_anew_and_learn_what_others_do(lowered: bool) -> Non
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
+def full(lengths: Sequence[int], others: Sequence[int], draw: np.random.Generator) -> PackedBatch:
+    """A packed batch that its sentences fill: on a CPU, the output layer asks for padding."""
+    sides = ([draw.integers(4, 12, n - 1).tolist() for n in side] for side in (lengths, others))
+    source, target = (TokenRows.from_lists(side) for side in sides)
+    found = collate_packed(source, target, np.arange(len(lengths)), 24)
+    assert not found.target_out.eq(0).any()
+    return found
+
+
+@pytest.mark.parametrize("lowered", [False, True])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
+def test_packed_steps_are_recorded_whatever_lies_where(lowered: bool, device: str) -> None:
+    draw = np.random.default_rng(1)
+    sizes = ([8, 2, 6, 3, 5], [5, 6, 8, 1, 4], [3] * 8, [8, 8, 8], [7, 8, 1, 8], [1, 1, 8, 8, 5, 1])
+    given = [full(a, b, draw) for a in sizes for b in sizes if len(a) == len(b)]
+    plain, recorded = make_small(dropout=0.3, positions="learned"), make_small(dropout=0.3, positions="learned")
+    expected, _ = train(plain, False, 0, lowered, device, fuse=True, given=given)
+    losses, subject = train(recorded, True, 0, lowered, device, fuse=True, given=given)
+    assert len(subject.recordings) == 1
+    near = 1e-5 if device == "cpu" else 1e-4
+    assert losses == pytest.approx(expected, rel=near)
+    for a, b in zip(recorded.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=10 * near, atol=near)
+
+
 def test_replays_of_a_batch_depend_on_the_seed() -> None:
     from graph_standin import Replayed
 
@@ -222,7 +252,7 @@ def test_every_dropout_is_drawn_by_itself(monkeypatch, name: str) -> None:
         return right(part, seed)
 
     def embedded(*given: Any) -> torch.Tensor:
-        drawn.append((given[-2], int(given[-1])))
+        drawn.append((given[4], int(given[5])))
         return embed(*given)
 
     right, embed = module.Dropout, module.embedded
@@ -305,6 +335,7 @@ def trained(folder: Path, dropout: float, **settings: Any) -> Trainer:
 def forced(monkeypatch) -> None:
     """As if there were kernels for a CPU."""
     monkeypatch.setattr(loop, "kernels_work", lambda model, *_: module.fused_forward(model) is not None)
+    monkeypatch.setattr(trial, "packed_work", lambda *_: True)
 
 
 @pytest.mark.usefixtures("forced")
@@ -316,7 +347,7 @@ def test_a_run_learns_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("forced")
-@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"consistency": 1.0}])
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"consistency": 1.0}, {"packed": True}])
 def test_a_run_goes_on_bit_for_bit(tmp_path: Path, settings: dict[str, Any]) -> None:
     whole = trained(tmp_path / "whole", 0.3, steps=6, **settings)
     trained(tmp_path / "parts", 0.3, steps=3, **settings)
@@ -324,6 +355,52 @@ def test_a_run_goes_on_bit_for_bit(tmp_path: Path, settings: dict[str, Any]) -> 
     assert again.gradients.fused
     assert again.progress.step == 6
     for a, b in zip(again.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.usefixtures("forced")
+def test_a_packed_run_learns_what_it_does_with_the_same_pairs_padded(monkeypatch, tmp_path: Path) -> None:
+    """And goes on with the same pairs where there are no kernels."""
+    seen: list[str] = []
+    right = Gradients.__call__
+    monkeypatch.setattr(
+        Gradients, "__call__", lambda self, one, *given: seen.append(type(one).__name__) or right(self, one, *given)
+    )
+    given: dict[str, Any] = {"packed": True, "eps": 1e-3}
+    packed = trained(tmp_path / "packed", 0.0, steps=6, **given)
+    assert packed.progress.packed == 32
+    assert set(seen) == {"PackedBatch"}
+    trained(tmp_path / "both", 0.0, steps=3, **given)
+    seen.clear()
+    monkeypatch.setattr(loop, "kernels_work", lambda *_: False)
+    padded = trained(tmp_path / "both", 0.0, steps=6, **given)
+    assert seen == ["Batch"] * 3
+    for (name, a), b in zip(packed.model.named_parameters(), padded.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.usefixtures("forced")
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"mixed_lengths": True}, "only sentence pairs"),
+        ({"consistency": 1.0}, "R-Drop"),
+        ({"fused": False}, "needs a GPU"),
+    ],
+)
+def test_a_run_that_cannot_pack_says_why_and_pads(capsys, tmp_path: Path, settings: dict[str, Any], why: str) -> None:
+    subject = trained(tmp_path, 0.0, steps=2, packed=True, **settings)
+    assert subject.progress.packed == 0
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.usefixtures("forced")
+def test_a_run_that_began_padded_goes_on_so(tmp_path: Path) -> None:
+    trained(tmp_path / "one", 0.0, steps=3)
+    subject = trained(tmp_path / "one", 0.0, steps=6, packed=True)
+    whole = trained(tmp_path / "two", 0.0, steps=6)
+    assert subject.progress.packed == 0
+    for a, b in zip(subject.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from graph_standin import Replayed
 from regard.core.config import build
 from regard.core.types import Padded
 from regard.data.batching import Batch, Drawn, Place
+from regard.data.packing import PackedBatch
 from regard.models.base import MODELS, Writer, build_model
 from regard.training.config import TrainConfig
 from regard.training.gradient import Gradients
@@ -46,7 +48,14 @@ def batches(count: int, rows: int = 4) -> list[Batch]:
 
 
 def train(
-    model: Writer, record: bool, steps: int, lowered: bool = False, device: str = "cpu", fuse: bool = False, **settings
+    model: Writer,
+    record: bool,
+    steps: int,
+    lowered: bool = False,
+    device: str = "cpu",
+    fuse: bool = False,
+    given: Sequence[Batch | PackedBatch] = (),
+    **settings,
 ) -> tuple[list[float], Gradients]:
     config = TrainConfig(lr=1e-2, clip=0.5, eps=1e-3, **settings)  # biases of keys have no gradient but noise
     optimizer = Optimizer(model.to(device), config, torch.device(device), record)
@@ -69,7 +78,7 @@ def train(
         recorder=Replayed if device == "cpu" else Recorded,
     )
     losses = []
-    for step, batch in enumerate(batches(steps), start=1):
+    for step, batch in enumerate(given or batches(steps), start=1):
         torch.manual_seed(step)
         optimizer.prepare(1 / step, step)
         computed = subject(batch, 1 / (step + 20))

@@ -1,6 +1,7 @@
 """Kernels of `short_attention`: a program has one head of one sentence, all of whose keys and values fit in its registers.
 
-Queries come in blocks. The weights are made anew in the backward pass: nothing but the inputs is kept for it.
+Queries come in blocks. The weights are made anew in the backward pass: nothing but the inputs is kept for it. Sentences that are
+packed have no row of their own: where they start is read, and how long they are.
 """
 
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false
@@ -46,12 +47,21 @@ def weights_of(
     return weights * (1.0 / tl.where(total > 0.0, total, 1.0))[:, None]
 
 
+@jit
+def span_of(starts, sentence):
+    """The number of a packed sentence's first token, and how many it has."""
+    first = tl.load(starts + sentence)
+    return first.to(tl.int64), tl.load(starts + sentence + 1) - first
+
+
 @jit_for_any(*VARYING)
 def attend(
     query,
     key_value,
     keep,
     out,
+    query_starts,
+    key_starts,
     tokens,
     keys,
     query_sentence,
@@ -67,23 +77,30 @@ def attend(
     KEYS: tl.constexpr,
     CAUSAL: tl.constexpr,
     HAS_KEEP: tl.constexpr,
+    PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     program = tl.program_id(0)
     sentence, head = (program // HEADS).to(tl.int64), program % HEADS
+    first, first_key = sentence * tokens, sentence * keys
+    query_from, key_from = sentence * query_sentence, sentence * key_sentence
+    if PACKED:
+        first, tokens = span_of(query_starts, sentence)
+        first_key, keys = span_of(key_starts, sentence)
+        query_from, key_from = first * query_token, first_key * key_token
     stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
-    stored += sentence * key_sentence + head * WIDTH
+    stored += key_from + head * WIDTH
     k = tl.load(key_value + stored, mask=there, other=0.0)
     v = tl.load(key_value + stored + HEADS * WIDTH, mask=there, other=0.0)
     seen = seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP, KEYS)
     for block in range(BLOCKS):
         start = block * QUERIES
         asked, inside = rows_at(start, tokens, query_token, WIDTH, QUERIES)
-        q = tl.load(query + sentence * query_sentence + head * WIDTH + asked, mask=inside, other=0.0)
+        q = tl.load(query + query_from + head * WIDTH + asked, mask=inside, other=0.0)
         weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
         mixed = tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
         written, inside = rows_at(start, tokens, HEADS * WIDTH, WIDTH, QUERIES)
-        written += sentence * tokens * (HEADS * WIDTH) + head * WIDTH
+        written += first * (HEADS * WIDTH) + head * WIDTH
         tl.store(out + written, mixed.to(v.dtype), mask=inside)
 
 
@@ -97,6 +114,8 @@ def attend_backward(
     d_key_value,
     query_sums,
     key_sums,
+    query_starts,
+    key_starts,
     tokens,
     keys,
     out_sentence,
@@ -116,27 +135,34 @@ def attend_backward(
     KEYS: tl.constexpr,
     CAUSAL: tl.constexpr,
     HAS_KEEP: tl.constexpr,
+    PACKED: tl.constexpr,
     PRECISION: tl.constexpr,
     SUMS: tl.constexpr,
 ):
     program = tl.program_id(0)
     sentence, head = (program // HEADS).to(tl.int64), program % HEADS
+    first, first_key, out_from = sentence * tokens, sentence * keys, sentence * out_sentence
+    query_from, key_from = sentence * query_sentence, sentence * key_sentence
+    if PACKED:
+        first, tokens = span_of(query_starts, sentence)
+        first_key, keys = span_of(key_starts, sentence)
+        query_from, key_from, out_from = first * query_token, first_key * key_token, first * out_token
     stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
-    stored += sentence * key_sentence + head * WIDTH
+    stored += key_from + head * WIDTH
     k = tl.load(key_value + stored, mask=there, other=0.0)
     v = tl.load(key_value + stored + HEADS * WIDTH, mask=there, other=0.0)
     seen = seen_keys(keep, sentence, keys, keep_sentence, HAS_KEEP, KEYS)
     kept, there = rows_at(0, keys, d_key_token, WIDTH, KEYS)
-    kept += sentence * keys * d_key_token + head * WIDTH
+    kept += first_key * d_key_token + head * WIDTH
     d_k = tl.zeros((KEYS, WIDTH), tl.float32)
     d_v = tl.zeros((KEYS, WIDTH), tl.float32)
     of_query = tl.zeros((WIDTH,), tl.float32)
     for block in range(BLOCKS):
         start = block * QUERIES
         asked, inside = rows_at(start, tokens, query_token, WIDTH, QUERIES)
-        q = tl.load(query + sentence * query_sentence + head * WIDTH + asked, mask=inside, other=0.0)
+        q = tl.load(query + query_from + head * WIDTH + asked, mask=inside, other=0.0)
         given, inside = rows_at(start, tokens, out_token, WIDTH, QUERIES)
-        d_o = tl.load(d_out + sentence * out_sentence + head * WIDTH + given, mask=inside, other=0.0)
+        d_o = tl.load(d_out + out_from + head * WIDTH + given, mask=inside, other=0.0)
         weights = weights_of(q, k, seen, start, scale, CAUSAL, QUERIES, KEYS, PRECISION)
         d_v = tl.dot(tl.trans(weights.to(v.dtype)), d_o, d_v, input_precision=PRECISION)
         if BLOCKS == 1:  # as soon as they are there
@@ -151,7 +177,7 @@ def attend_backward(
         if SUMS:
             of_query += tl.sum(d_q, axis=0)
         written, inside = rows_at(start, tokens, d_query_token, WIDTH, QUERIES)
-        written += sentence * tokens * d_query_token + head * WIDTH
+        written += first * d_query_token + head * WIDTH
         tl.store(d_query + written, d_q.to(v.dtype), mask=inside)
     if SUMS:
         one = head * WIDTH + tl.arange(0, WIDTH)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.core.processors import processors
+from regard.core.types import Spans
 from regard.layers.attention.relative import Layout
 from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
@@ -49,6 +50,22 @@ class Kind(NamedTuple):
 @cache
 def kernels_work(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> bool:
     """For such a model with states of a type, and products of another."""
+    return _as_references(pieces, device, kind, state, low)
+
+
+@cache
+def packed_work(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> bool:
+    """Likewise for sentences that are packed, by those kernels that know of it."""
+    return _as_references(packed_pieces, device, kind, state, low)
+
+
+def _as_references(
+    pieces: Callable[..., Iterator[Callable[[], Outcome]]],
+    device: torch.device,
+    kind: Kind,
+    state: torch.dtype,
+    low: torch.dtype,
+) -> bool:
     if not usable(device.type):
         return False
     here = torch.device("cpu")
@@ -74,18 +91,7 @@ def pieces(
     device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, of: torch.dtype | None = None
 ) -> Iterator[Callable[[], Outcome]]:
     """What gives something by kernels; on a CPU, the same by their references. `of`: for which products, if not these."""
-    generator, width, heads = torch.Generator().manual_seed(1), kind.width, kind.heads
-
-    def numbers(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).bfloat16().float().to(device)
-
-    def piece(function: Callable[..., Any], *arguments: Any) -> Callable[[], Outcome]:
-        def done() -> Outcome:
-            found = function(*arguments)
-            return [one.float() for one in (found if isinstance(found, tuple) else (found,)) if one is not None]
-
-        return done
-
+    width, heads, numbers, piece = kind.width, kind.heads, _numbers_on(device), _piece
     x, past = (numbers(33, width).to(state) for _ in range(2))
     d, seed = numbers(33, width).to(low), torch.tensor(-12345678901234567, device=device)
     bias = numbers(width) if kind.norm == 2 else None
@@ -115,8 +121,57 @@ def pieces(
     yield piece(_merged, numbers(3, heads, 11, width // heads).to(low))
 
 
-def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Tensor:
-    return (attention_forward if q.is_cuda else short_attention.plainly)(q, kv, heads, keep, causal)
+def packed_pieces(
+    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, of: torch.dtype | None = None
+) -> Iterator[Callable[[], Outcome]]:
+    """Likewise of sentences in one row."""
+    width, heads, numbers = kind.width, kind.heads, _numbers_on(device)
+    for longest in (16, 32, 64):
+        if not short_attention.usable(longest, longest, width // heads, of or low):
+            continue
+        read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (4, longest, 7, 0)))
+        q, kv, d_out = (numbers(1, longest + n, times * width).to(low) for n, times in ((8, 1), (8, 2), (8, 1)))
+        yield _piece(_attention, q, kv, heads, None, True, (read, read))
+        yield _piece(_attention_gradients, d_out, q, kv, heads, None, True, (read, read))
+        memory = numbers(1, longest + 11, 2 * width).to(low)
+        yield _piece(_attention, q, memory, heads, None, False, (read, written))
+        yield _piece(_attention_gradients, d_out, q, memory, heads, None, False, (read, written))
+    spans = _spans((11, 3, 6), device)
+    tokens, table = torch.arange(20, device=device)[None] % 7, numbers(7, width).to(state)
+    seed = torch.tensor(-12345678901234567, device=device)
+    yield _piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed, spans.places)
+    if kind.rotary is not None:
+        by = turns(torch.arange(11, device=device)[None], width // heads, 100.0)
+        yield _piece(_turned, numbers(1, 20, 3 * width).to(low), heads, Turning(by, kind.rotary, spans.places))
+
+
+def _spans(lengths: tuple[int, ...], device: torch.device) -> Spans:
+    starts = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+    places = torch.cat([torch.arange(n, dtype=torch.int32) for n in lengths])
+    return Spans(starts, places, max(lengths)).to(device)
+
+
+def _numbers_on(device: torch.device) -> Callable[..., Tensor]:
+    """Gives random numbers, the same on every device."""
+    generator = torch.Generator().manual_seed(1)
+    return lambda *shape: torch.randn(shape, generator=generator).bfloat16().float().to(device)
+
+
+def _piece(function: Callable[..., Any], *arguments: Any) -> Callable[[], Outcome]:
+    def done() -> Outcome:
+        found = function(*arguments)
+        return [one.float() for one in (found if isinstance(found, tuple) else (found,)) if one is not None]
+
+    return done
+
+
+Both = short_attention.Both
+
+
+def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool, spans: Both = None) -> Tensor:
+    if q.is_cuda:
+        return attention_forward(q, kv, heads, keep, causal, spans)
+    return short_attention.plainly(q, kv, heads, keep, causal, spans=spans)
 
 
 def _turned(packed: Tensor, heads: int, turning: Turning) -> Tensor:
@@ -130,14 +185,24 @@ def _merged(mixed: Tensor) -> Tensor:
     return out
 
 
-def _attention_gradients(d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool) -> Any:
+def _attention_gradients(
+    d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool, spans: Both = None
+) -> Any:
     """Of queries, keys and values, and their sums over each sentence."""
     if not q.is_cuda:
         with torch.enable_grad():
             q, kv = q.requires_grad_(), kv.requires_grad_()
-            found = torch.autograd.grad(short_attention.plainly(q, kv, heads, keep, causal), (q, kv), d_out)
-        return *found, *(one.float().sum(1) for one in found)
+            out = short_attention.plainly(q, kv, heads, keep, causal, spans=spans)
+            found = torch.autograd.grad(out, (q, kv), d_out)
+        if spans is None:
+            return *found, *(one.float().sum(1) for one in found)
+        return *found, *(_summed_by(one.float()[0], of) for one, of in zip(found, spans, strict=True))
     found = torch.empty_like(q), torch.empty_like(kv)
-    sums = short_attention.sums_of(*found)
-    attention_backward(d_out, q, kv, heads, keep, causal, *found, *sums)
+    sums = short_attention.sums_of(*found, spans=spans)
+    attention_backward(d_out, q, kv, heads, keep, causal, *found, *sums, spans=spans)
     return *found, *sums
+
+
+def _summed_by(x: Tensor, spans: Spans) -> Tensor:
+    starts = spans.starts.tolist()
+    return torch.stack([x[a:b].sum(0) for a, b in itertools.pairwise(starts)])

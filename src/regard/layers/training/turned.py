@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.layers.attention.relative import Layout
@@ -16,17 +16,22 @@ from regard.layers.training.tiling import options, tiles_of
 
 
 class Turning(NamedTuple):
-    """How the queries and keys of a sentence are turned by their places: the same for all sentences."""
+    """How the queries and keys of a sentence are turned by their places: the same for all sentences.
+
+    Of sentences that are packed, `places` are those of all tokens.
+    """
 
     turns: Turns
     layout: Layout
+    places: Int[Tensor, "N"] | None = None
 
     @staticmethod
-    def of(scheme: Rotary, turns: Turns) -> Turning:
-        return Turning(turns, scheme.layout)
+    def of(scheme: Rotary, turns: Turns, places: Tensor | None = None) -> Turning:
+        return Turning(turns, scheme.layout, places)
 
     def __call__(self, x: Float[Tensor, "B H T Dh"]) -> Float[Tensor, "B H T Dh"]:
-        return rotate(x, self.turns, self.layout)
+        turns = self.turns if self.places is None else Turns(*(each[:, :, self.places] for each in self.turns))
+        return rotate(x, turns, self.layout)
 
     @property
     def back(self) -> Turning:
@@ -46,8 +51,9 @@ def turn_queries_and_keys(packed: Float[Tensor, "B T D3"], heads: int, turning: 
     tile = tile_rows(2 * pairs, tiles)
     with on_device_of(packed):
         _turn[(-(-batch * length // tile), -(-two // (2 * pairs)))](
-            packed, turns.cos.contiguous(), turns.sin.contiguous(), batch * length, length, WIDTH=width, TWO=two, HEAD=head,
-            NEIGHBOURS=turning.layout == "interleaved", ROWS=tile, PAIRS=pairs, **options(tiles),
+            packed, turns.cos.contiguous(), turns.sin.contiguous(), turns.cos if turning.places is None else turning.places,
+            batch * length, length, WIDTH=width, TWO=two, HEAD=head, NEIGHBOURS=turning.layout == "interleaved",
+            PLACES=turning.places is not None, ROWS=tile, PAIRS=pairs, **options(tiles),
         )  # fmt: skip
 
 
@@ -56,19 +62,24 @@ def _turn(
     packed,
     cos,
     sin,
+    places,
     rows,
     length,
     WIDTH: tl.constexpr,
     TWO: tl.constexpr,
     HEAD: tl.constexpr,
     NEIGHBOURS: tl.constexpr,
+    PLACES: tl.constexpr,
     ROWS: tl.constexpr,
     PAIRS: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
     pair = tl.program_id(1) * PAIRS + tl.arange(0, PAIRS)[None, :]
     there = (row < rows) & (2 * pair < TWO)
-    at = (row % length) * (HEAD // 2) + pair % (HEAD // 2)
+    token = row % length
+    if PLACES:
+        token = tl.load(places + row, mask=row < rows, other=0).to(tl.int64)
+    at = token * (HEAD // 2) + pair % (HEAD // 2)
     c = tl.load(cos + at, mask=there, other=1.0)
     s = tl.load(sin + at, mask=there, other=0.0)
     if NEIGHBOURS:

@@ -1,0 +1,98 @@
+"""Sentence pairs in packed batches, where a model is trained by kernels that read them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from regard.data.batching import ALL, Batch, BatchStream, Part, Place
+from regard.data.packing import ROOMS, PackedBatch, PackedPlan, collate_packed, packs
+from regard.models.base import Writer
+from regard.training.config import TrainConfig
+from regard.training.progress import Reporter
+from regard.training.run_progress import Progress
+from regard.training.texts import PairText, TrainingText
+
+WHY_NOT = {
+    "text": "only sentence pairs are packed, without augmentation and in batches of like lengths (train.mixed_lengths)",
+    "workers": "each of several workers has a part of every batch",
+    "twice": "R-Drop (train.consistency) reads everything twice",
+    "model": "needs a GPU, and a Transformer whose layers are fused (train.fused), without dropout on attention",
+}
+
+
+def in_batches(
+    text: TrainingText, config: TrainConfig, progress: Progress, several: bool, longest: int, report: Reporter
+) -> TrainingText:
+    """The text as a run goes through it: packed where its settings ask for that and this is possible when it begins.
+
+    `longest` is how long sentences may be for the model's kernels here. A run keeps its order of batches where it goes on.
+    """
+    if progress.packed < 0:
+        begun = progress.multiple > 0
+        progress.packed, why = (0, "") if begun else longest_to_pack(config, text, several, longest)
+        if why:
+            report.warn(f"setting train.packed: {why}. Batches are padded.")
+    if not progress.packed:
+        return text
+    return PackedText(cast(PairText, text), progress.packed, flat=not several and longest >= progress.packed)
+
+
+def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, longest: int) -> tuple[int, str]:
+    """How long sentences may be that a new run packs, 0 for none; and if the settings ask for it, why not.
+
+    `longest` is how long the model's kernels allow them to be.
+    """
+    if not config.packed:
+        return 0, ""
+    plain = isinstance(text, PairText) and text.change is None and text.growth == 1.0
+    reasons = {
+        "text": not plain or config.mixed_lengths,
+        "workers": several,
+        "twice": config.consistency > 0,
+        "model": longest < ROOMS[0],
+    }
+    why = next((WHY_NOT[name] for name, holds in reasons.items() if holds), "")
+    rooms = [room for room in ROOMS if room <= min(longest, config.batch_tokens)]
+    return (rooms[-1], "") if rooms and not why else (0, why or WHY_NOT["model"])
+
+
+class PackedText:
+    """Pairs of up to `longest` tokens in packed batches. With `flat=False`, the same batches padded: for machines that cannot."""
+
+    def __init__(self, text: PairText, longest: int, flat: bool = True):
+        self.text, self.longest, self.flat = text, longest, flat
+
+    def multiple(self, model: Writer, on_cuda: bool) -> int:
+        return self.text.multiple(model, on_cuda)
+
+    def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> BatchStream:
+        lengths = self.text.store.source.lengths, self.text.store.target.lengths
+        sizes: dict[str, Any] = {"multiple": multiple, "weights": self.text.store.weights}
+        plan = PackedPlan(*lengths, config.batch_tokens, config.seed, self.longest, **sizes)
+        return _PackedBatches(self, plan, place, config, multiple, on_cuda, part)
+
+
+class _PackedBatches(BatchStream):
+    def __init__(
+        self,
+        text: PackedText,
+        plan: PackedPlan,
+        place: Place,
+        config: TrainConfig,
+        multiple: int,
+        on_cuda: bool,
+        part: Part,
+    ):
+        self._longest = text.longest if text.flat else 0
+        self._tokens = config.batch_tokens
+        options = {"workers": config.workers, "multiple": multiple, "part": part}
+        super().__init__(
+            text.text.store, plan, place.epoch, place.position, fill=config.batch_tokens if on_cuda else 0, **options
+        )
+
+    def _own(self, rows: np.ndarray, place: Place) -> Batch | PackedBatch:
+        if self._longest and packs(self._store, rows, self._longest):
+            return collate_packed(self._store.source, self._store.target, rows, self._tokens)
+        return super()._own(rows, place)
