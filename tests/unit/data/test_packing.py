@@ -63,8 +63,9 @@ def test_either_side_is_filled_and_padding_is_little() -> None:
     assert len({packed(text, rows, 2048).shape for rows in batches}) <= len(ROOMS)
 
 
-def test_longer_pairs_are_batched_as_usual() -> None:
-    text = store(most=100)
+@pytest.mark.parametrize("seed", range(8))
+def test_longer_pairs_are_batched_as_usual(seed: int) -> None:
+    text = store(most=100, seed=seed)
     batches = plan(text, longest=32, multiple=8).epoch(2)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(text)))
     lengths = np.maximum(text.source.lengths, text.target.lengths) + 1

@@ -36,7 +36,9 @@ from regard.training.config import TrainConfig
 from regard.training.gradient import Gradients
 from regard.training.loop import Trainer
 from regard.training.lowered import Lowered
+from regard.training.packed_text import PackedText, in_batches
 from regard.training.progress import Reporter
+from regard.training.run_progress import Progress
 from regard.training.texts import PairText
 
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -392,6 +394,18 @@ def test_a_run_that_cannot_pack_says_why_and_pads(capsys, tmp_path: Path, settin
     subject = trained(tmp_path, 0.0, steps=2, packed=True, **settings)
     assert subject.progress.packed == 0
     assert why in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_run_of_before_there_were_packed_batches_goes_on_padded() -> None:
+    text, config = PairText(store()), TrainConfig(packed=True)
+    old, new = Progress(step=3, multiple=8), Progress()
+    assert in_batches(text, config, old, False, 128, Reporter(quiet=True)) is text
+    packed = in_batches(text, config, new, False, 128, Reporter(quiet=True))
+    assert isinstance(packed, PackedText)
+    assert (old.packed, new.packed, packed.longest, packed.flat) == (0, 128, 128, True)
+    elsewhere = in_batches(text, config, Progress(step=3, multiple=8, packed=64), False, 32, Reporter(quiet=True))
+    assert isinstance(elsewhere, PackedText)
+    assert (elsewhere.longest, elsewhere.flat) == (64, False)
 
 
 @pytest.mark.usefixtures("forced")
