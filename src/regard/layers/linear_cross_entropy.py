@@ -18,6 +18,7 @@ from regard.layers.cpu_products import filled, missing, product, suits, turned_p
 CHUNK_ELEMENTS = {"cpu": 1 << 21}
 CHUNK_ELEMENTS_ELSEWHERE = 1 << 27
 CHUNK_ELEMENTS_FUSED = 1 << 28  # in the type of the products: float32 logits are never made
+TILE = 128  # rows of a product on tensor cores
 ALIGNED = 64  # rows of W are filled up to a multiple, where the kernel takes care of the rest
 
 
@@ -38,21 +39,28 @@ class LinearCrossEntropy(torch.autograd.Function):
         asked = _Asked(hidden, weight, bias, target, smoothing, consistency, spread, compute)
         with torch.autocast(device, enabled=False):
             if fused and need_gradient:
-                loss, nll, d_hidden, d_weight, d_bias = _by_one_kernel(asked)
+                loss, nll, d_hidden, d_weight, d_bias, of_all = _by_one_kernel(asked)
             else:
-                loss, nll, d_hidden, d_weight, d_bias = _by_operations(asked, need_gradient)
+                loss, nll, d_hidden, d_weight, d_bias, of_all = _by_operations(asked, need_gradient)
         if need_gradient:
             d_bias = d_bias if ctx.needs_input_grad[2] else None
-            ctx.save_for_backward(d_hidden, d_weight.to(weight.dtype), d_bias)
+            ctx.dtype = weight.dtype
+            d_weight = d_weight if of_all is not None else d_weight.to(weight.dtype)
+            ctx.save_for_backward(d_hidden, d_weight, d_bias, of_all)
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx, d_loss, _):  # pyright: ignore[reportIncompatibleMethodOverride]
-        d_hidden, d_weight, d_bias = ctx.saved_tensors
+        d_hidden, d_weight, d_bias, of_all = ctx.saved_tensors
         d_bias = None if d_bias is None else d_bias * d_loss
-        return d_hidden * d_loss, d_weight * d_loss, d_bias, None, None, None, None, None
+        if of_all is None:
+            d_weight = d_weight * d_loss
+        else:  # in one pass over what is as large as the vocabulary
+            scaled = torch.empty_like(d_weight, dtype=ctx.dtype)
+            d_weight = torch.addcmul(of_all * d_loss, d_weight, d_loss, out=scaled)
+        return d_hidden * d_loss, d_weight, d_bias, None, None, None, None, None
 
 
 class _Asked(NamedTuple):
@@ -80,6 +88,7 @@ class _Found(NamedTuple):
     d_hidden: Float[Tensor, "N D"]
     d_weight: Float[Tensor, "V D"]
     d_bias: Float[Tensor, "V"] | None
+    of_all: Float[Tensor, "D"] | None  # the same for all tokens, and not yet in d_weight
 
 
 def _by_one_kernel(asked: _Asked) -> _Found:
@@ -120,12 +129,16 @@ def _by_one_kernel(asked: _Asked) -> _Found:
     d_weight, count = d_weight[:vocabulary], (target != PAD).sum()
     d_bias = None if d_bias is None else d_bias[:vocabulary]
     loss = nll + divergence
+    of_all = None
     if smoothing:
         loss = loss + smoothing * (right - hidden_sum @ mean_weight - count * mean_bias)
-        d_weight -= hidden_sum * (smoothing / vocabulary if spread is None else smoothing * spread[:, None])
+        if spread is None:
+            of_all = hidden_sum * (-smoothing / vocabulary)
+        else:
+            d_weight -= hidden_sum * (smoothing * spread[:, None])
         if d_bias is not None:
             d_bias -= count * (smoothing / vocabulary if spread is None else smoothing * spread)
-    return _Found(loss, nll, d_hidden, d_weight, d_bias)
+    return _Found(loss, nll, d_hidden, d_weight, d_bias, of_all)
 
 
 def _add_product(
@@ -206,7 +219,7 @@ def _by_operations(asked: _Asked, need_gradient: bool) -> _Found:
         if d_bias is not None:
             part = smoothing / vocabulary if spread is None else smoothing * spread
             d_bias += (d_z.t() @ share).squeeze(1) - real.sum() * part
-    return _Found(loss, nll, d_hidden, d_weight, d_bias)
+    return _Found(loss, nll, d_hidden, d_weight, d_bias, None)
 
 
 def _filled_up(
@@ -231,6 +244,9 @@ def _chunks(count: int, vocabulary: int, device: str, halves: int, fused: bool =
     half = count // halves
     elements = CHUNK_ELEMENTS_FUSED if fused else CHUNK_ELEMENTS.get(device, CHUNK_ELEMENTS_ELSEWHERE)
     rows = max(1, elements // vocabulary // halves)
+    if fused and half > rows:  # chunks of like size, in whole tiles: each reads and writes the gradient of all weights
+        rows = -(-half // -(-half // rows))
+        rows = min(half, -(-rows // TILE) * TILE)
     for low in range(0, half, rows):
         high = min(half, low + rows)
         yield [slice(start + low, start + high) for start in range(0, count, half)]

@@ -66,15 +66,39 @@ def test_the_loss_and_its_gradients_are_those_of_the_plain_way(
         if consistency:
             kernel.side_effect = consistent_in_place
             monkeypatch.setattr(fused_cross_entropy, "consistent_cross_entropy_in_place", kernel)
-        monkeypatch.setattr("regard.layers.linear_cross_entropy.CHUNK_ELEMENTS_FUSED", vocabulary * 7)
+        monkeypatch.setattr("regard.layers.linear_cross_entropy.CHUNK_ELEMENTS_FUSED", vocabulary * 4)
+        monkeypatch.setattr("regard.layers.linear_cross_entropy.TILE", 2)
         h = hidden.clone().requires_grad_()
         sums = layer.loss(h, target, smoothing, consistency)
         (0.3 * sums.loss).backward()
         outcomes.append([sums.loss, sums.nll, h.grad, *(p.grad for p in layer.parameters())])
         layer.zero_grad()
         assert bool(kernel.call_count) == fused
+        assert not fused or kernel.call_count > 1, "several chunks"
     for plain, fused in zip(*outcomes, strict=True):
         torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("count", "vocabulary", "halves", "sizes"),
+    [
+        (16_384, 50_257, 1, [4096] * 4),
+        (65_536, 32_000, 1, [8192] * 8),
+        (40_000, 32_000, 1, [8064] * 4 + [7744]),  # in whole tiles but for the last
+        (2 * 16_384, 50_257, 2, [2 * 2432] * 6 + [2 * 1792]),
+        (1000, 32_000, 1, [1000]),
+        (5, 1 << 27, 1, [5]),  # a tile's rows, though they are more than the budget
+        (0, 32_000, 1, []),
+    ],
+)
+def test_chunks_on_a_gpu_are_of_like_size_and_whole_tiles(count, vocabulary, halves, sizes):
+    from regard.layers.linear_cross_entropy import _chunks
+
+    found = list(_chunks(count, vocabulary, "cuda", halves, fused=True))
+    assert [sum(place.stop - place.start for place in places) for places in found] == sizes
+    assert all(len({place.stop - place.start for place in places}) == 1 for places in found)
+    rows = [row for side in zip(*found, strict=True) for place in side for row in range(place.start, place.stop)]
+    assert rows == list(range(count))
 
 
 def test_padding_in_the_middle_of_a_chunk_gets_no_gradient(monkeypatch):
