@@ -6,7 +6,7 @@
 Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy
 and with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced
 beginnings, steps recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different,
-and then the check has failed. Ways that have kernels for 16-bit numbers alone ("looks", "cut") are checked on a GPU in float16,
+and then the check has failed. A way that has a kernel for 16-bit numbers alone ("looks") is checked on a GPU in float16,
 where scores may be 0.02 apart, and only if such a kernel has run. On a CPU the kernels' references are compared, or with
 TRITON_INTERPRET=1 the kernels. One JSON line for each case.
 
@@ -32,10 +32,10 @@ from regard.core.types import EOS, pad_rows
 from regard.layers.decoding import (
     attention,
     kernel_choice,
+    looking_logits,
     many_logits,
     narrow_attention,
     products,
-    tall_products,
     triton_here,
     vocabulary,
     whole_feed_forward,
@@ -75,7 +75,7 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
 }  # words with a number, and what it is of
 
 
-TALL_LAUNCHES: Counter[str] = Counter()  # of kernels of `tall_products`, by the names of ways
+LOOKING_LAUNCHES: Counter[str] = Counter()  # by the names of ways
 
 
 class Way:
@@ -83,11 +83,11 @@ class Way:
 
     - "on": as they are by default, which is what users get; "off": not at all; "parts": a few kernels for each sub-layer, none of
       which starts before the one before it has ended;
-    - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks", "cut": what kernel_choice.Kernels says of these;
-      together with "on", the rest is as it is by default, and otherwise as in "parts"; "slicesN": so many programs share a
-      feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many places in a turn, and "turnN" of the
-      others; "lookersN": these have so many warps, where they are a crowd; "partN", "readersN": tokens and warps of a program
-      that reads logits, from `vocabulary.CROWD` rows on;
+    - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks": what kernel_choice.Kernels says of these; together with "on",
+      the rest is as it is by default, and otherwise as in "parts"; "looks" is then not only for a crowd of rows; "slicesN": so many
+      programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many places in a turn, and
+      "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN", "readersN": tokens and warps
+      of a program that reads logits, from `vocabulary.CROWD` rows on;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).
@@ -97,8 +97,8 @@ class Way:
         self.name, self.words, self.fused = name, name.split("+"), name != "off"
         self.whole = "whole" in self.words
         self.aligned = "aligned" in self.words
-        self.tall = bool({"looks", "cut"} & {*self.words})
-        self.many = self.aligned or self.tall or "narrow" in self.words
+        self.looks = "looks" in self.words
+        self.many = self.aligned or self.looks or "narrow" in self.words
         named = {"on", "off", "parts", *Kernels._fields}
         numbered = [re.fullmatch(r"([a-z]+)(\d+)", word) for word in self.words if word not in named]
         self.numbers = {found[1]: int(found[2]) for found in numbered if found}
@@ -108,7 +108,7 @@ class Way:
 
     def used(self, model: Any) -> bool:
         """Whether all searches with a model could be taken so."""
-        missing = self.tall and triton_here.usable("cuda") and not TALL_LAUNCHES[self.name]
+        missing = self.looks and triton_here.usable("cuda") and not LOOKING_LAUNCHES[self.name]
         return self.fused and fast_steps.works(model) and not fast_steps.left_out(model) and not missing
 
     @contextlib.contextmanager
@@ -117,7 +117,8 @@ class Way:
         forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
         changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
         changes += [(*place, number) for word, number in self.numbers.items() for place in NUMBERED[word]]
-        changes.append((tall_products, "launch", self._counted(tall_products.launch)))
+        changes += [(kernel_choice, "FEWEST_LOOKING", 1)] if self.looks else []
+        changes.append((looking_logits, "launch", self._counted(looking_logits.launch)))
         usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
         try:
             for where, name, value in changes:
@@ -129,7 +130,7 @@ class Way:
 
     def _counted(self, launch: Callable[..., None]) -> Callable[..., None]:
         def counting(*arguments: Any, **named: Any) -> None:
-            TALL_LAUNCHES[self.name] += 1
+            LOOKING_LAUNCHES[self.name] += 1
             launch(*arguments, **named)
 
         return counting
@@ -184,7 +185,7 @@ def check(width: int, layers: int, heads: int, vocabulary: int, device: str, way
     try:
         vocabulary -= way.aligned and vocabulary % many_logits.ROUND == 0  # otherwise there is nothing to align
         found = models(width, layers, heads, vocabulary, device)
-        if way.tall and device == "cuda":
+        if way.looks and device == "cuda":
             found = {name: model.half() for name, model in found.items()}
         batches = FEW_BATCHES if way.whole else BATCHES
         wanted = {name: (batches, list(SEARCHES)) for name in found}

@@ -52,7 +52,6 @@ _LEFT_OUT: weakref.WeakKeyDictionary[nn.Module, set[str]] = (
 )  # parts of `Kernels` that do not
 _INSTEAD = {
     "looks": "logits are read by a kernel of their own",
-    "cut": "products of layers are torch's",
     "whole": "sub-layers are taken in several kernels",
     "early": "kernels wait for each other to end",
     "tiles": "rows meet the vocabulary one by one",
@@ -155,7 +154,7 @@ class FastSteps:
         size = 0
         if kernels.whole or rows <= FEWEST:
             size = rows
-        elif rows <= FEW_ROWS or kernels.looks or kernels.cut:  # tiles are cut by the number of rows
+        elif rows <= FEW_ROWS:
             size = triton_here.power_of_2(rows)
         dtype = self.decoder.embedding.dtype
         return size, config.hypotheses, config.stop, self.ranks, dtype, kernels

@@ -8,10 +8,9 @@ import torch
 from decoding_cases import both, close
 from torch import Tensor
 
-from regard.layers.decoding import attention, many_logits, narrow_attention, tall_products, triton_here, vocabulary
+from regard.layers.decoding import attention, looking_logits, many_logits, narrow_attention, triton_here, vocabulary
 from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.products import Linear
-from regard.layers.feedforward import ACTIVATIONS
 
 INF = float("inf")
 SHAPES = [(2, 2, 16, 40), (4, 2, 8, 5), (1, 1, 24, 34)]  # heads, groups, width of a head, capacity
@@ -84,14 +83,14 @@ def check_many_logits() -> None:
 def check_logits_that_are_looked_at() -> None:
     """Tiles that end beyond the rows, beyond the vocabulary or with both; what is forbidden in some tiles, in all, or hardly."""
     torch.use_deterministic_algorithms(True)  # memory is full of nan where nothing was written
-    tile = tall_products.Tiles(rows=16, columns=128, depth=32)
+    tile = looking_logits.Tiles(rows=16, columns=128, depth=32)
     for rows, tokens, inputs, bans in ((16, 256, 32, 2), (37, 301, 40, 1), (5, 70, 20, 0), (20, 130, 72, 3)):
         x, banned = torch.randn(rows, inputs) / 4, torch.randint(0, tokens, (rows, bans))
         banned[-1:] = tokens - 1
         for bias, also in ((torch.randn(tokens), 3), (None, tokens - 1)):
             linear = Linear(torch.randn(tokens, inputs), bias)
-            assert tall_products.takes(x, linear)
-            found = tall_products.logits(x, linear, banned, 2, also, tile)
+            assert looking_logits.takes(x, linear)
+            found = looking_logits.logits(x, linear, banned, 2, also, tile)
             vocabulary.runs_on = lambda tensor: False  # type: ignore[attr-defined]
             expected = vocabulary.forbid(linear(x), banned, 2, also)
             vocabulary.runs_on = triton_here.runs_on  # type: ignore[attr-defined]
@@ -108,23 +107,12 @@ def check_logits_that_are_looked_at() -> None:
 def check_logits_of_16_bits() -> None:
     """Maxima and the normaliser are those of the logits that are written."""
     x, linear = torch.randn(5, 64).half(), Linear(torch.randn(200, 64).half(), torch.randn(200).half())
-    found = tall_products.logits(x, linear, torch.zeros(5, 0).long(), 0, 199, tall_products.Tiles(rows=16))
+    found = looking_logits.logits(x, linear, torch.zeros(5, 0).long(), 0, 199, looking_logits.Tiles(rows=16))
     written = found.values.float()
     torch.testing.assert_close(written[:, :199], linear(x).float()[:, :199], rtol=0.01, atol=0.01)
     torch.testing.assert_close(found.maxima[:, :3], written[:, :192].unflatten(1, (3, 64)).amax(-1), rtol=0, atol=0)
     whole = torch.cat((written[:, :199], linear(x).float()[:, 199:]), 1)
     torch.testing.assert_close(found.normaliser(), whole.logsumexp(-1, keepdim=True), rtol=1e-3, atol=1e-3)
-
-
-def check_tall_products() -> None:
-    tile = tall_products.Tiles(rows=16, columns=32, depth=16)
-    for rows, inputs, outputs in ((16, 32, 64), (37, 40, 72), (3, 20, 8)):
-        x = torch.randn(rows, inputs)
-        for activation, bias in ((None, None), ("relu", torch.randn(outputs)), ("gelu", None), ("gelu_tanh", None)):
-            linear = Linear(torch.randn(outputs, inputs), bias)
-            assert tall_products.writes(x, linear)
-            expected = linear(x) if activation is None else ACTIVATIONS[activation](linear(x))
-            close(tall_products.product(x, linear, activation, tile), expected)
 
 
 if __name__ == "__main__":
@@ -136,5 +124,4 @@ if __name__ == "__main__":
         check_many_logits()
     check_logits_that_are_looked_at()
     check_logits_of_16_bits()
-    check_tall_products()
     print("equal")

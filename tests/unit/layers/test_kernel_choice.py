@@ -44,14 +44,11 @@ def test_older_and_smaller_gpus(gpu) -> None:
         kernel_choice.FORCED.clear()
 
 
-def test_products_by_kernels_are_for_gpus_that_copy_tiles(gpu, monkeypatch) -> None:
-    """If somebody asks for them."""
-    for name in ("looks", "cut"):
-        monkeypatch.setitem(kernel_choice.FORCED, name, True)
-    usual = Kernels(aligned=True)
-    for capability, expected in {(9, 0): usual._replace(looks=True, cut=True), (8, 9): usual}.items():
+@pytest.mark.parametrize(("rows", "looks"), [(64, False), (1023, False), (1024, True), (2048, True)])
+def test_a_crowd_of_rows_has_a_product_that_looks_where_gpus_copy_tiles(gpu, rows: int, looks: bool) -> None:
+    for capability, here in {(9, 0): looks, (8, 9): False}.items():
         gpu.append(capability)
-        assert choose(512, GPU, source=True, beams=4) == expected
+        assert choose(rows, GPU, source=True, beams=4) == Kernels(aligned=True, looks=here)
 
 
 def test_without_a_gpu_nothing_starts_early() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from interpreted import interpreted
 
-from regard.layers.decoding import many_logits, narrow_attention, tall_products, triton_here
+from regard.layers.decoding import many_logits, narrow_attention, triton_here
 from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.products import Linear
 from regard.layers.decoding.vocabulary import forbid
@@ -50,9 +50,3 @@ def test_where_attention_is_narrow() -> None:
         assert narrow_attention.fits(narrow_attention.MOST_PLACES, 1)
         assert not narrow_attention.fits(narrow_attention.MOST_PLACES + 1, 1)
         assert not narrow_attention.fits(8, 2)
-
-
-def test_how_products_of_layers_are_cut() -> None:
-    """So that all multiprocessors have a tile: no finer than that needs."""
-    sizes = {(2048, 2048): (128, 128), (2048, 512): (64, 128), (512, 512): (64, 64), (65536, 512): (128, 128)}
-    assert {size: tall_products.tiles_for(*size)[:2] for size in sizes} == sizes

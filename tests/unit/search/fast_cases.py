@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import torch
 
 from regard.core import config as configuration
 from regard.core.types import EOS, pad_rows
-from regard.layers.decoding import kernel_choice, products
+from regard.layers.decoding import kernel_choice, looking_logits, products
 from regard.models.base import MODELS, build_model
 from regard.search import Hypothesis, SearchConfig, fast_steps, search, search_many
 
@@ -98,23 +99,23 @@ def main() -> None:
     """All of it by kernels, where TRITON_INTERPRET=1: for two limits of few rows, or others.
 
     These are those of sub-layers (--whole), few rows that meet the vocabulary in tensor cores (--tiles), or those of many rows
-    (--many, and with products by kernels --tall), with memory that is full of nan where nothing was written.
+    (--many, and with a product that looks at its logits --looks), with memory that is full of nan where nothing was written.
     """
     fast_steps.DEVICES.add("cpu")
     products.PROGRAMS = 1  # interpreted, a program takes as long as it would with more to do
     torch.set_num_threads(1)
-    whole, tiles, tall = (f"--{word}" in sys.argv for word in ("whole", "tiles", "tall"))
-    many = tall or "--many" in sys.argv
+    whole, tiles, looks = (f"--{word}" in sys.argv for word in ("whole", "tiles", "looks"))
+    many = looks or "--many" in sys.argv
     kernel_choice.FORCED |= {
         "whole": whole,
         "tiles": tiles,
         "narrow": many,
         "aligned": many,
-        "looks": tall,
-        "cut": tall,
+        "looks": looks,
     }
-    kernel_choice.FEWEST_NARROW = 1
+    kernel_choice.FEWEST_NARROW = kernel_choice.FEWEST_LOOKING = 1
     torch.use_deterministic_algorithms(many)
+    looking_logits.launch = launched = Mock(wraps=looking_logits.launch)
     for name, search_name in (pair.split("/") for pair in sys.argv[1:] if not pair.startswith("--")):
         MODEL_SETTINGS[name]["layers"] = 1
         for few, way in ((0 if many else 64, "batch"), *([] if whole or tiles else [(0, "slots")])):
@@ -124,6 +125,7 @@ def main() -> None:
             with torch.inference_mode():
                 compare(model, config, rows=2, ways=(way,))
             assert not fast_steps.left_out(model)
+    assert launched.called == looks
     print("same")
 
 

@@ -10,16 +10,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.layers.attention.cache import CacheState
-from regard.layers.decoding import tall_products
 from regard.layers.decoding.attention import attend_cache, attend_memory
-from regard.layers.decoding.kernel_choice import chosen
-from regard.layers.decoding.products import KINDS, Linear, Norm, product
+from regard.layers.decoding.products import Linear, Norm, product
 from regard.layers.decoding.residual_norm import add_and_normalise
 from regard.layers.decoding.rotary import Turned
 from regard.layers.feedforward import ACTIVATIONS
 
 EPILOGUES = ("relu", "gelu_tanh")  # activations that cuBLAS has
-CUT = (None, *KINDS)  # and those that kernels of ours have
 
 
 class Cross(NamedTuple):
@@ -136,8 +133,6 @@ class Decoder:
 
 def _multiplied(x: Tensor, linear: Linear, activation: str | None = None) -> Tensor:
     """Of many rows."""
-    if chosen().cut and activation in CUT and tall_products.writes(x, linear):
-        return tall_products.product(x, linear, activation)
     if activation in EPILOGUES and linear.bias is not None and x.is_cuda:  # in the product's own kernel
         gelu = activation != "relu"
         return torch._addmm_activation(linear.bias, x, linear.weight.t(), use_gelu=gelu)  # pyright: ignore[reportPrivateImportUsage]

@@ -2,7 +2,8 @@
 
 On an H200 (docs/lab/2026-11-decoding-kernels.md): kernels that start early pay with few rows and not with many; kernels of whole
 sub-layers pay with a source and the rows of one beam, and not with a single row, nor for a GPT. The vocabulary is best met by
-tensor cores from two rows on. Narrow programs of attention pay where many texts have one hypothesis each, and not with beams.
+tensor cores from two rows on, and where rows are a crowd by a product that looks at its logits. Narrow programs of attention pay
+where many texts have one hypothesis each, and not with beams.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
 FEWEST_NARROW = 64  # texts of one hypothesis from here on: narrow programs of attention
-FEWEST_TALL = 33  # rows from here on: kernels of fewer have their products in them
+FEWEST_LOOKING = 1024  # rows from here on: the product with the vocabulary looks at its logits; measured with 2,048
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 
@@ -31,19 +32,22 @@ class Kernels(NamedTuple):
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
     narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
     aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
-    looks: bool = False  # many rows: the product with the vocabulary looks at its logits (tall_products), from sm_90 on
-    cut: bool = False  # many rows: products of layers are cut by ours (tall_products), from sm_90 on
+    looks: bool = (
+        False  # a crowd of rows: the product with the vocabulary looks at its logits (looking_logits), from sm_90 on
+    )
 
 
 def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, without: Collection[str] = ()) -> Kernels:
     """For steps of so many rows, of a model with a source or without; `without` what is known not to work for them."""
     whole = source and FEWEST_WHOLE <= rows <= FEW and holds_sub_layers(device)
-    wanted = Kernels(early=rows <= FEW, whole=whole, ahead=whole, tiles=True, narrow=True, aligned=rows > FEW)
+    wanted = Kernels(
+        early=rows <= FEW, whole=whole, ahead=whole, tiles=True, narrow=True, aligned=rows > FEW, looks=True
+    )
     wanted = wanted._replace(**FORCED)
     impossible = set(without) | (set() if starts_early(device) else {"early", "ahead"})
     impossible |= set() if 1 < rows <= FEW else {"tiles"}
     impossible |= set() if rows >= FEWEST_NARROW and beams == 1 else {"narrow"}
-    impossible |= set() if rows >= FEWEST_TALL and copies_tiles(device) else {"looks", "cut"}
+    impossible |= set() if rows >= FEWEST_LOOKING and copies_tiles(device) else {"looks"}
     return wanted._replace(**dict.fromkeys(impossible, False))
 
 

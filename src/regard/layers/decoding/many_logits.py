@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.layers.decoding import tall_products
+from regard.layers.decoding import looking_logits
 from regard.layers.decoding.kernel_choice import chosen
 from regard.layers.decoding.products import Linear
 from regard.layers.decoding.vocabulary import APART, Logits, forbid
@@ -24,8 +24,8 @@ def many_logits(
     x: Float[Tensor, "N D"], linear: Linear, banned: Int[Tensor, "N n"], specials: int, also: int
 ) -> Logits:
     """Of x, which is normalised, in its own type. See `vocabulary.logits` for what is forbidden."""
-    if chosen().looks and tall_products.takes(x, linear):
-        return tall_products.logits(x, linear, banned, specials, also)
+    if chosen().looks and looking_logits.takes(x, linear):
+        return looking_logits.logits(x, linear, banned, specials, also)
     weight, bias = linear
     tokens = len(weight)
     whole = tokens // ROUND * ROUND
