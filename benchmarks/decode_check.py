@@ -83,11 +83,11 @@ class Way:
 
     - "on": as they are by default, which is what users get; "off": not at all; "parts": a few kernels for each sub-layer, none of
       which starts before the one before it has ended;
-    - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks": what kernel_choice.Kernels says of these; together with "on",
-      the rest is as it is by default, and otherwise as in "parts"; "looks" is then not only for a crowd of rows; "slicesN": so many
-      programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many places in a turn, and
-      "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN", "readersN": tokens and warps
-      of a program that reads logits, from `vocabulary.CROWD` rows on;
+    - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks": what kernel_choice.Kernels says of these; together with
+      "on", the rest is as it is by default, and otherwise as in "parts"; "looks" is then not only for a crowd of rows; "slicesN":
+      so many programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many places in a
+      turn, and "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN", "readersN": tokens
+      and warps of a program that reads logits, from `vocabulary.CROWD` rows on;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).

@@ -1,12 +1,13 @@
-"""Training on packed batches (`train.packed`) beside padded ones: how fast, how full, and whether the same is learnt.
+"""Training on packed batches (`train.packed`) beside padded ones: how full they are, how fast, and whether as much is learnt.
 
     python benchmarks/packing.py --data DIR [--recipe europarl-en-de] [--steps 400] [--turns 1] [--out DIR] [section.key=value ...]
 
-DIR is what the recipe reads (`data.folder`). Each turn has two runs, one after the other, on the same text and from the same first
-weights, each in a process of its own that finds no compiled code; the text is prepared before and shared. Told are the target
-tokens a second without padding (the median over the second half of the log), milliseconds of a step, how much of a batch's target
-side is text, the seconds until step 50 is done (compiling and recording included), and the loss of the validation text in the end:
-after as many steps, of which packed ones have read more. One JSON line per run, a table last.
+DIR is what the recipe reads (`data.folder`). First, without training (--steps 0: no more than that): batches of an epoch and their
+shapes as a GPU has them, and how much of all places is text. Then each turn has two runs, one after the other, on the same text and
+from the same first weights, each in a process of its own that finds no compiled code. Told are the target tokens a second without
+padding (the median over the second half of the log), the seconds until step 50 is done (compiling and recording included), and the
+loss of the validation text in the end: after as many steps, of which packed ones have read more. One JSON line for each, a table
+last.
 """
 
 from __future__ import annotations
@@ -17,22 +18,59 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import regard
-from regard.core.files import read_json
-from regard.tasks.folder import CONFIG, METRICS
+from regard.data.batching import BatchPlan
+from regard.data.corpus import load_corpus
+from regard.data.packing import ROOMS, PackedPlan, room_for
+from regard.data.store import TokenStore
+from regard.tasks.folder import METRICS
+from regard.training.config import RunConfig, build_run_config
 from regard.training.log import read_metrics
 from regard.training.progress import Reporter
-from regard.training.text import prepare
+from regard.training.request import gather, nested
+from regard.training.text import token_store, train_tokenizers
 from timed_training import apart, machine
 
 EVERY = 10  # steps of a line of the log
 EARLY = 50
+MULTIPLE = 8  # that widths are rounded up to on a GPU
 KINDS = {"padded": "false", "packed": "true"}
 
 
-def settings_of(arguments: argparse.Namespace) -> list[str]:
-    folder, store = arguments.data.absolute(), (arguments.out / "prepared").absolute()
-    return [f"data.folder={folder}", f"data.store={store}", "data.check=false", *arguments.settings]
+def text_of(recipe: str, settings: list[str]) -> tuple[RunConfig, TokenStore]:
+    config, quiet = build_run_config(gather(recipe, {}, nested(settings), None)), Reporter(quiet=True)
+    corpus = load_corpus(config.data)
+    return config, token_store(
+        corpus, train_tokenizers(corpus, config.tokenizer, quiet), config.train.max_tokens, quiet
+    )
+
+
+def fullness(kind: str, config: RunConfig, store: TokenStore) -> dict[str, Any]:
+    """Of an epoch's batches, which all have places for as many tokens on either side."""
+    source, target, tokens = store.source.lengths, store.target.lengths, config.train.batch_tokens
+    if kind == "padded":
+        plan = BatchPlan.of(store, tokens, config.train.seed, multiple=MULTIPLE)
+    else:
+        plan = PackedPlan(
+            source, target, tokens, config.train.seed, ROOMS[-1], multiple=MULTIPLE, weights=store.weights
+        )
+    batches = plan.epoch(0)
+
+    def shape(rows: np.ndarray) -> tuple[int, ...]:
+        sides = [int(side[rows].max()) + 1 for side in (source, target)]
+        if kind == "packed" and max(sides) <= ROOMS[-1]:
+            return (room_for(max(sides)),)
+        return tuple(-(-side // MULTIPLE) * MULTIPLE for side in sides)
+
+    read = [int(side[rows].sum()) + len(rows) for rows in batches for side in (source, target)]
+    return {
+        "batches": kind,
+        "of_an_epoch": len(batches),
+        "shapes": len({shape(rows) for rows in batches}),
+        "filled": round(sum(read) / (2 * tokens * len(batches)), 4),
+    }
 
 
 def trained(recipe: str, kind: str, settings: list[str], steps: int, out: Path) -> dict[str, Any]:
@@ -41,25 +79,14 @@ def trained(recipe: str, kind: str, settings: list[str], steps: int, out: Path) 
     regard.train(recipe, out=out, settings=[*settings, *own, *of_steps], report=Reporter(quiet=True))
     metrics = read_metrics(out / METRICS)
     rows = [row for row in metrics if "tokens_per_second" in row]
-    late = [row for row in rows if row["step"] > steps // 2] or rows
-    before = [0, *(row["step"] for row in rows)]
-    tokens = [
-        row["tokens_per_second"] * (row["seconds"] - earlier) / (row["step"] - step)
-        for row, earlier, step in zip(rows, [0.0, *(row["seconds"] for row in rows)], before, strict=False)
-    ]
-    speed = statistics.median(row["tokens_per_second"] for row in late)
-    filled = statistics.mean(tokens[-len(late) :]) / read_json(out / CONFIG)["train"]["batch_tokens"]
-    early = next((row["seconds"] for row in rows if row["step"] >= EARLY), rows[-1]["seconds"])
+    speeds = [row["tokens_per_second"] for row in rows if row["step"] > steps // 2]
     return {
         "run": kind,
         "steps": steps,
-        "tokens_per_second": round(speed),
-        "step_ms": round(1e3 * statistics.mean(tokens[-len(late) :]) / speed, 2),
-        "filled": round(filled, 4),
-        f"seconds_to_step_{EARLY}": round(early, 2),
+        "tokens_per_second": round(statistics.median(speeds)),
+        f"seconds_to_step_{EARLY}": next((row["seconds"] for row in rows if row["step"] >= EARLY), None),
         "seconds": rows[-1]["seconds"],
-        "tokens": round(sum(n * (row["step"] - step) for n, row, step in zip(tokens, rows, before, strict=False))),
-        "valid_nll": next(row["valid_nll"] for row in reversed(metrics) if "valid_nll" in row),
+        "valid_nll": round(next(row["valid_nll"] for row in reversed(metrics) if "valid_nll" in row), 4),
     }
 
 
@@ -67,22 +94,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--recipe", default="europarl-en-de")
-    parser.add_argument("--steps", type=int, default=400, help="of each run")
+    parser.add_argument("--steps", type=int, default=400, help="of each run; 0: none")
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/packing"))
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     arguments = parser.parse_intermixed_args()
-    settings, rows = settings_of(arguments), []
-    print(json.dumps(machine()), flush=True)
-    prepare(arguments.recipe, settings=settings, report=Reporter(quiet=True))
-    for turn in range(arguments.turns):
+    settings = [f"data.folder={arguments.data.absolute()}", "data.check=false", *arguments.settings]
+    print(json.dumps({**machine(), "recipe": arguments.recipe, "settings": arguments.settings}), flush=True)
+    config, store = text_of(arguments.recipe, settings)
+    rows = [fullness(kind, config, store) for kind in KINDS]
+    print("\n".join(map(json.dumps, rows)), flush=True)
+    for turn in range(arguments.turns if arguments.steps else 0):
         for kind in KINDS:
             out = arguments.out / f"{arguments.recipe}-{kind}-{turn + 1}"
             rows.append(apart(trained, arguments.recipe, kind, settings, arguments.steps, out))
             print(json.dumps(rows[-1]), flush=True)
-    print("".join(f"{name:>22}" for name in rows[0]))
     for row in rows:
-        print("".join(f"{value!s:>22}" for value in row.values()))
+        print("".join(f"{name}: {value!s:14}" for name, value in row.items()))
 
 
 if __name__ == "__main__":
