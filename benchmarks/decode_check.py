@@ -4,10 +4,10 @@
                                       [--kernels on,whole,whole+early]
 
 Random models of float32, without TF32, so that rounding seldom decides: a Transformer (norm before and after) and a GPT; greedy
-and with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel), sources of different lengths, forced
-beginnings, steps recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other is different,
-and then the check has failed. A way that has a kernel for 16-bit numbers alone ("looks") is checked on a GPU in float16,
-where scores may be 0.02 apart, and only if such a kernel has run. On a CPU the kernels' references are compared, or with
+and with beams, in batches of 1, 3, 9 and 70 (which takes every kind of kernel but that for a crowd of rows), sources of different
+lengths, forced beginnings, steps recorded and not. A list that differs while all of its scores agree to 0.001 is a tie; any other
+is different, and then the check has failed. A way that has a kernel for 16-bit numbers alone ("looks") is checked on a GPU in
+float16, where scores may be 0.02 apart, and only if such a kernel has run. On a CPU the kernels' references are compared, or with
 TRITON_INTERPRET=1 the kernels. One JSON line for each case.
 
 Kernels can be used in several ways, each checked with models of its own; what a name means says `Way`. Those that are for few rows

@@ -18,8 +18,6 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import regard
 from regard.data.batching import BatchPlan
 from regard.data.corpus import load_corpus
@@ -48,28 +46,29 @@ def text_of(recipe: str, settings: list[str]) -> tuple[RunConfig, TokenStore]:
 
 
 def fullness(kind: str, config: RunConfig, store: TokenStore) -> dict[str, Any]:
-    """Of an epoch's batches, which all have places for as many tokens on either side."""
-    source, target, tokens = store.source.lengths, store.target.lengths, config.train.batch_tokens
+    """Of an epoch's batches, as a GPU gets them: how many places they have on both sides, and how many of these are text."""
+    sides, tokens = (store.source.lengths, store.target.lengths), config.train.batch_tokens
     if kind == "padded":
         plan = BatchPlan.of(store, tokens, config.train.seed, multiple=MULTIPLE)
     else:
-        plan = PackedPlan(
-            source, target, tokens, config.train.seed, ROOMS[-1], multiple=MULTIPLE, weights=store.weights
-        )
-    batches = plan.epoch(0)
-
-    def shape(rows: np.ndarray) -> tuple[int, ...]:
-        sides = [int(side[rows].max()) + 1 for side in (source, target)]
-        if kind == "packed" and max(sides) <= ROOMS[-1]:
-            return (room_for(max(sides)),)
-        return tuple(-(-side // MULTIPLE) * MULTIPLE for side in sides)
-
-    read = [int(side[rows].sum()) + len(rows) for rows in batches for side in (source, target)]
+        plan = PackedPlan(*sides, tokens, config.train.seed, ROOMS[-1], multiple=MULTIPLE, weights=store.weights)
+    batches, shapes, places = plan.epoch(0), set(), 0
+    for rows in batches:
+        longest = [int(side[rows].max()) + 1 for side in sides]
+        if kind == "packed" and max(longest) <= ROOMS[-1]:
+            shapes.add(room_for(max(longest)))
+            places += 2 * tokens
+            continue
+        source, target = (-(-length // MULTIPLE) * MULTIPLE for length in longest)
+        shapes.add((source, target))
+        places += max(len(rows), tokens // max(source, target)) * (source + target)
+    text = sum(int(side[rows].sum()) + len(rows) for rows in batches for side in sides)
     return {
         "batches": kind,
         "of_an_epoch": len(batches),
-        "shapes": len({shape(rows) for rows in batches}),
-        "filled": round(sum(read) / (2 * tokens * len(batches)), 4),
+        "shapes": len(shapes),
+        "places": places,
+        "filled": round(text / places, 4),
     }
 
 

@@ -57,10 +57,11 @@ class PackedBatch(NamedTuple):
 
     def padded(self) -> Batch:
         """The same sentence pairs, each in a row of its own."""
-        device, (source, spans, target) = self.target_in.device, self.source
+        device, here = self.target_in.device, self.to("cpu")  # at once, not sentence by sentence
+        source, spans, target = here.source
         sides = [
             [tokens[0, a:b].tolist() for a, b in itertools.pairwise(starts[: len(self.rows) + 1].tolist())]
-            for tokens, starts in ((source, spans.starts), (self.target_out, target.starts))
+            for tokens, starts in ((source, spans.starts), (here.target_out, target.starts))
         ]
         read, written = (TokenRows.from_lists(row[:-1] for row in side) for side in sides)  # EOS is put there again
         return collate(read, written, np.arange(len(self.rows)))._replace(rows=self.rows).to(device)
@@ -73,7 +74,8 @@ def room_for(length: int) -> int:
 
 def places_for_sentences(room: int, tokens: int) -> int:
     """How many sentences a batch has at most, whether or not there are so many."""
-    return tokens // (SHORTEST if room == ROOMS[0] else room // 2)
+    one_alone = 1 + -(-tokens // room)  # and sentences of padding behind it
+    return max(one_alone, tokens // (SHORTEST if room == ROOMS[0] else room // 2))
 
 
 class PackedPlan(BatchPlan):

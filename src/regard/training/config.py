@@ -71,9 +71,7 @@ class TrainConfig:
     fused: bool = (
         True  # on CUDA, layers of Transformers and GPTs by kernels of their own, where these know all their parts
     )
-    packed: bool = (
-        False  # where layers are fused: batches without padding between sentences, of two sides as long as batch_tokens
-    )
+    packed: bool = False  # sentence pairs one behind the other, without padding: on one GPU, where layers are fused (docs/adr/0023)
     compile: Literal["auto", True, False] = (
         "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
     )

@@ -174,8 +174,12 @@ class Gradients:
                 if before is not None:
                     p.grad = before if p.grad is None else before.add_(p.grad)
             if computed is None and isinstance(batch, PackedBatch):
+                places = batch.target_in.numel()
                 batch = batch.padded()
                 count = rows = len(batch.target_in)
+                if max(batch.source.tokens.numel(), batch.target_in.numel()) < places:
+                    self.fitting[shape] = rows  # so it is smaller than it was: one more try as a whole
+                    continue
             if computed is None:
                 rows = self._fewer(rows, count, shape)
                 continue

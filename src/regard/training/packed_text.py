@@ -19,7 +19,12 @@ WHY_NOT = {
     "workers": "each of several workers has a part of every batch",
     "twice": "R-Drop (train.consistency) reads everything twice",
     "model": "needs a GPU, and a Transformer whose layers are fused (train.fused), without dropout on attention",
+    "size": f"batches of fewer than {ROOMS[0]} tokens have no room for sentences",
 }
+ELSEWHERE = (
+    "This run began with packed batches, and its sentences stay together: padded, as they have to be here, its batches take up to "
+    "twice as many places as train.batch_tokens. If they do not fit, they are cut."
+)
 
 
 def in_batches(
@@ -29,14 +34,19 @@ def in_batches(
 
     `longest` is how long sentences may be for the model's kernels here. A run keeps its order of batches where it goes on.
     """
+    begun, why = progress.multiple > 0, ""
     if progress.packed < 0:
-        begun = progress.multiple > 0
         progress.packed, why = (0, "") if begun else longest_to_pack(config, text, several, longest)
-        if why:
-            report.warn(f"setting train.packed: {why}. Batches are padded.")
+    if begun and config.packed and not progress.packed:
+        why = "this run began with padded batches, and goes on with them"
+    if why:
+        report.warn(f"setting train.packed: {why}. Batches are padded.")
     if not progress.packed:
         return text
-    return PackedText(cast(PairText, text), progress.packed, flat=not several and longest >= progress.packed)
+    flat = not several and longest >= progress.packed
+    if not flat:
+        report.warn(ELSEWHERE)
+    return PackedText(cast(PairText, text), progress.packed, flat)
 
 
 def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, longest: int) -> tuple[int, str]:
@@ -52,10 +62,11 @@ def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, long
         "workers": several,
         "twice": config.consistency > 0,
         "model": longest < ROOMS[0],
+        "size": config.batch_tokens < ROOMS[0],
     }
     why = next((WHY_NOT[name] for name, holds in reasons.items() if holds), "")
     rooms = [room for room in ROOMS if room <= min(longest, config.batch_tokens)]
-    return (rooms[-1], "") if rooms and not why else (0, why or WHY_NOT["model"])
+    return (0, why) if why else (rooms[-1], "")
 
 
 class PackedText:

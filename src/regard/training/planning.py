@@ -139,6 +139,10 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
     if pipeline > each:
         notes.append("Batches are prepared more slowly than steps are taken: raise train.workers.")
     each = max(each, pipeline)
+    if config.packed:
+        notes.append(
+            "Measured on padded batches: packed ones (train.packed) are fuller, so there are fewer of them to a text."
+        )
     largest = None
     if fit:
         largest = _largest(probe, found, config.batch_tokens, fixed, slope, available, notes)

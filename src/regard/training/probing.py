@@ -58,7 +58,7 @@ def sample(trainer: Trainer) -> Sample:
     with trainer.text.open(config, Place(), trainer.progress.multiple, on_cuda) as stream:
         while len(found) < MOST_SAMPLED and time.monotonic() - began < SAMPLING_SECONDS and whole is None:
             drawn = next(stream)
-            found.append(cast(Batch, drawn.batch))  # the text itself packs nothing
+            found.append(cast(Batch, drawn.batch))  # padded ones, whatever train.packed says
             if drawn.next.epoch > 0:
                 whole = sum(_tokens(batch) for batch in found)
     took = time.monotonic() - began

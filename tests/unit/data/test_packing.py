@@ -82,6 +82,20 @@ def test_weights_say_how_often_a_pair_comes() -> None:
     assert counts.tolist() == [2 if i % 3 == 0 else 1 for i in range(300)]
 
 
+def test_batches_of_any_size_are_filled() -> None:
+    """Also where one short sentence is all that is left of a class."""
+    text = store(120, most=130)
+    lengths = np.maximum(text.source.lengths, text.target.lengths) + 1
+    for tokens in range(ROOMS[0], 300):
+        longest = max(room for room in ROOMS if room <= tokens)
+        batches = plan(text, tokens, longest).epoch(tokens)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(text)))
+        for rows in batches:
+            assert packs(text, rows, longest) == (lengths[rows].max() <= longest)
+            if packs(text, rows, longest):
+                assert packed(text, rows, tokens).target_in.shape == (1, tokens)
+
+
 @pytest.mark.parametrize(("tokens", "longest"), [(64, 65), (4, 8), (512, 4), (512, 129)])
 def test_what_does_not_fit_is_refused(tokens: int, longest: int) -> None:
     with pytest.raises(DataError, match="do not fit"):

@@ -16,7 +16,7 @@ from tape import Tape
 
 from regard.core.errors import ModelError
 from regard.core.types import pad_rows
-from regard.layers.decoding import decoder, kernel_choice, rotary, triton_here
+from regard.layers.decoding import decoder, kernel_choice, looking_logits, rotary, triton_here
 from regard.layers.decoding.kernel_choice import Kernels
 from regard.layers.decoding.vocabulary import Logits
 from regard.models import decoder_parts
@@ -368,6 +368,7 @@ def test_kernels_for_many_rows_are_as_many(shape: str, rows: int, beam: int) -> 
 def test_a_product_that_looks_leaves_nothing_to_read(monkeypatch, shape: str, rows: int, beam: int) -> None:
     usual = counted_steps.count(shape, rows, beam, kernels=Kernels())
     monkeypatch.setattr(kernel_choice, "FEWEST_LOOKING", 1)
+    monkeypatch.setattr(looking_logits, "WIDEST", 768)
     found = counted_steps.count(shape, rows, beam, kernels=Kernels(looks=True))
     assert found["_multiply_and_look"] == 1
     assert "_forbid_in_place" in usual
@@ -456,6 +457,7 @@ def test_a_product_that_looks_compiles_for_a_gpu(monkeypatch) -> None:
     from compiled_for import compile_steps, resources
 
     monkeypatch.setattr(kernel_choice, "FEWEST_LOOKING", 1)
+    monkeypatch.setattr(looking_logits, "WIDEST", 768)
     launches = compile_steps([("base", 512, 4, 32), ("gpt2", 64, 1, 64)], kernels=Kernels(looks=True))
     found = {what: compiled for what, (compiled, _) in launches.done.items() if what[0] == "_multiply_and_look"}
     assert len(found) == 2

@@ -21,7 +21,7 @@ from test_recorded_steps import make as make_small
 from test_recorded_steps import train
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.core.types import Padded
+from regard.core.types import Packed, Padded
 from regard.data.batching import Batch
 from regard.data.packing import PackedBatch, collate_packed
 from regard.data.store import TokenRows
@@ -187,6 +187,34 @@ def test_packed_steps_are_recorded_whatever_lies_where(lowered: bool, device: st
     assert losses == pytest.approx(expected, rel=near)
     for a, b in zip(recorded.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=10 * near, atol=near)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "asked"),
+    [([6], ["packed", (1, 6)]), ([6, 4, 3], ["packed", (3, 6)]), ([8, 8, 1, 1, 1, 1], ["packed", (3, 8), (3, 8)])],
+)
+def test_packed_batches_that_do_not_fit_are_padded_and_cut(lengths: list[int], asked: list) -> None:
+    """Those that take less room padded are tried whole; and later ones of the kind are padded at once."""
+    rows = TokenRows.from_lists([[5] * (n - 1) for n in lengths])
+    one, model, tried = collate_packed(rows, rows, np.arange(len(lengths)), 24), make(KNOWN["rotary"]), []
+    _, expected = computed(model, one, fuse=True)
+    model.zero_grad()
+    subject = Gradients(model, contextlib.nullcontext, 0.1, fuse=True)
+    forward = subject.forward
+
+    def limited(source, target):
+        tried.append("packed" if isinstance(source, Packed) else tuple(target.shape))
+        if tried[-1] == "packed" or target.numel() > 24:
+            raise torch.OutOfMemoryError("too many")
+        return forward(source, target)
+
+    subject.forward = limited
+    for _ in range(2):
+        for p in model.parameters():
+            p.grad = None
+        subject(one, 1 / 20)
+        same({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, expected)
+    assert tried == [*asked, *asked[1:]]
 
 
 def test_replays_of_a_batch_depend_on_the_seed() -> None:
@@ -388,6 +416,7 @@ def test_a_packed_run_learns_what_it_does_with_the_same_pairs_padded(monkeypatch
         ({"mixed_lengths": True}, "only sentence pairs"),
         ({"consistency": 1.0}, "R-Drop"),
         ({"fused": False}, "needs a GPU"),
+        ({"batch_tokens": 7}, "no room"),
     ],
 )
 def test_a_run_that_cannot_pack_says_why_and_pads(capsys, tmp_path: Path, settings: dict[str, Any], why: str) -> None:
@@ -403,9 +432,22 @@ def test_a_run_of_before_there_were_packed_batches_goes_on_padded() -> None:
     packed = in_batches(text, config, new, False, 128, Reporter(quiet=True))
     assert isinstance(packed, PackedText)
     assert (old.packed, new.packed, packed.longest, packed.flat) == (0, 128, 128, True)
-    elsewhere = in_batches(text, config, Progress(step=3, multiple=8, packed=64), False, 32, Reporter(quiet=True))
-    assert isinstance(elsewhere, PackedText)
-    assert (elsewhere.longest, elsewhere.flat) == (64, False)
+
+
+@pytest.mark.parametrize(
+    ("several", "longest", "here", "said"),
+    [(False, 64, (64, True), ""), (False, 32, (64, False), "twice as many"), (True, 128, (64, False), "twice as many")],
+)
+def test_a_packed_run_that_goes_on_elsewhere_says_what_that_takes(
+    capsys, several: bool, longest: int, here: tuple[int, bool], said: str
+) -> None:
+    begun, text = Progress(step=3, multiple=8, packed=64), PairText(store())
+    found = in_batches(text, TrainConfig(), begun, several, longest, Reporter(quiet=True))
+    assert isinstance(found, PackedText)
+    assert (found.longest, found.flat) == here
+    shown = " ".join(capsys.readouterr().err.split())
+    assert said in shown
+    assert bool(shown) == bool(said)
 
 
 @pytest.mark.usefixtures("forced")

@@ -18,6 +18,8 @@ from regard.layers.decoding.products import Linear
 from regard.layers.decoding.triton_here import engine_copies, in_tiles, jit, launch, ready, tl
 from regard.layers.decoding.vocabulary import APART, GROUP, Logits
 
+WIDEST = 512  # states; wider ones were not measured
+
 
 class Tiles(NamedTuple):
     """How the product is cut: rows and columns of a tile, how deep a turn of its loop is, and how many turns are in flight."""
@@ -30,8 +32,8 @@ class Tiles(NamedTuple):
 
 
 def takes(x: Tensor, linear: Linear) -> bool:
-    """Whether a kernel multiplies these."""
-    return engine_copies(x, linear.weight)
+    """Whether a kernel multiplies these. The wider the states, the more a library's product gains on ours."""
+    return x.shape[1] <= WIDEST and engine_copies(x, linear.weight)
 
 
 def logits(

@@ -126,7 +126,7 @@ def packed_pieces(
 ) -> Iterator[Callable[[], Outcome]]:
     """Likewise of sentences in one row."""
     width, heads, numbers = kind.width, kind.heads, _numbers_on(device)
-    for longest in (16, 32, 64):
+    for longest in (16, 32, 64, 128):
         if not short_attention.usable(longest, longest, width // heads, of or low):
             continue
         read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (4, longest, 7, 0)))
