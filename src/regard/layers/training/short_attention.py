@@ -139,9 +139,10 @@ def _known(x: Float[Tensor, "B N D"], bias: Tensor | None) -> Float[Tensor, "B N
 
 
 def sums_of(*gradients: Tensor, spans: Both = None) -> tuple[Tensor, ...]:
-    """Room for their sums over each sentence."""
-    rows = [len(d) if spans is None else spans[0].sentences for d in gradients]
-    return tuple(d.new_empty((n, d.shape[2]), dtype=torch.float32) for n, d in zip(rows, gradients, strict=True))
+    """Room for their sums over each sentence: of packed ones, some may not be there, and are zeros already."""
+    if spans is None:
+        return tuple(d.new_empty((len(d), d.shape[2]), dtype=torch.float32) for d in gradients)
+    return tuple(d.new_zeros((spans[0].sentences, d.shape[2]), dtype=torch.float32) for d in gradients)
 
 
 def _split(packed: Float[Tensor, "B T D3"]) -> tuple[Float[Tensor, "B T D"], Float[Tensor, "B T D2"]]:

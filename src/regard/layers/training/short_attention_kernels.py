@@ -88,6 +88,8 @@ def attend(
         first, tokens = span_of(query_starts, sentence)
         first_key, keys = span_of(key_starts, sentence)
         query_from, key_from = first * query_token, first_key * key_token
+        if tokens + keys == 0:  # room for a sentence that is not there
+            return
     stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
     stored += key_from + head * WIDTH
     k = tl.load(key_value + stored, mask=there, other=0.0)
@@ -147,6 +149,8 @@ def attend_backward(
         first, tokens = span_of(query_starts, sentence)
         first_key, keys = span_of(key_starts, sentence)
         query_from, key_from, out_from = first * query_token, first_key * key_token, first * out_token
+        if tokens + keys == 0:  # its sums are 0 already
+            return
     stored, there = rows_at(0, keys, key_token, WIDTH, KEYS)
     stored += key_from + head * WIDTH
     k = tl.load(key_value + stored, mask=there, other=0.0)
