@@ -72,6 +72,7 @@ NUMBERED: dict[str, list[tuple[Any, str]]] = {
     "lookers": [(attention, "CROWD_WARPS")],
     "part": [(vocabulary, "CROWD_PART")],
     "readers": [(vocabulary, "CROWD_WARPS")],
+    "crowd": [(kernel_choice, "FEWEST_LOOKING")],
 }  # words with a number, and what it is of
 
 
@@ -84,10 +85,11 @@ class Way:
     - "on": as they are by default, which is what users get; "off": not at all; "parts": a few kernels for each sub-layer, none of
       which starts before the one before it has ended;
     - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks": what kernel_choice.Kernels says of these; together with
-      "on", the rest is as it is by default, and otherwise as in "parts"; "looks" is then not only for a crowd of rows; "slicesN":
-      so many programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many places in a
-      turn, and "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN", "readersN": tokens
-      and warps of a program that reads logits, from `vocabulary.CROWD` rows on;
+      "on", the rest is as it is by default, and otherwise as in "parts"; "looks" is then for few rows and wide states, too;
+      "slicesN": so many programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many
+      places in a turn, and "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN",
+      "readersN": tokens and warps of a program that reads logits, from `vocabulary.CROWD` rows on;
+    - "crowdN": from N rows on (`kernel_choice.FEWEST_LOOKING`), the product with the vocabulary looks at its logits;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
     - "singlyN": up to N rows (`products.FEWEST`) are multiplied one by one in these, and more by tensor cores;
     - "groupN": of tensor cores, a program has N tokens of the vocabulary (`vocabulary.GROUP`).
@@ -116,8 +118,8 @@ class Way:
         """Everything that is done in it is done so."""
         forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
         changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
+        changes += [(kernel_choice, "FEWEST_LOOKING", 1), (looking_logits, "WIDEST", 1 << 16)] if self.looks else []
         changes += [(*place, number) for word, number in self.numbers.items() for place in NUMBERED[word]]
-        changes += [(kernel_choice, "FEWEST_LOOKING", 1)] if self.looks else []
         changes.append((looking_logits, "launch", self._counted(looking_logits.launch)))
         usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
         try:

@@ -302,7 +302,9 @@ def texts_and_lists(tokenizers: Any, text: list[Path], count: int) -> tuple[list
     ids = tokenizers.source.encode(sources)
     fitting = [line for line, tokens in zip(sources, ids, strict=True) if len(tokens) == LENGTH]
     if len(fitting) < count:
-        raise SystemExit(f"--lists: the text has {len(fitting)} sentences of {LENGTH} tokens, and {count} are to be translated")
+        raise SystemExit(
+            f"--lists: the text has {len(fitting)} sentences of {LENGTH} tokens, and {count} are to be translated"
+        )
     texts = fitting[:: max(1, len(fitting) // count)][:count]
     sides = (TokenRows.from_lists(side) for side in (ids, tokenizers.target.encode(targets)))
     store = TokenStore(*sides, kept=np.arange(len(ids)))
