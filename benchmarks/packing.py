@@ -75,7 +75,7 @@ def fullness(kind: str, config: RunConfig, store: TokenStore) -> dict[str, Any]:
 def trained(recipe: str, kind: str, settings: list[str], steps: int, out: Path) -> dict[str, Any]:
     own = [f"train.packed={KINDS[kind]}", f"train.log_every={EVERY}", "data.test_src=", "data.test_tgt="]
     of_steps = [f"train.steps={steps}", f"train.save_every={steps}"]
-    regard.train(recipe, out=out, settings=[*settings, *own, *of_steps], report=Reporter(quiet=True))
+    regard.train(recipe, out=out, settings=[*settings, *own, *of_steps], report=Reporter())
     metrics = read_metrics(out / METRICS)
     rows = [row for row in metrics if "tokens_per_second" in row]
     speeds = [row["tokens_per_second"] for row in rows if row["step"] > steps // 2]
@@ -98,10 +98,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/packing"))
     parser.add_argument("settings", nargs="*", help="section.key=value over the recipe")
     arguments = parser.parse_intermixed_args()
-    settings = [f"data.folder={arguments.data.absolute()}", "data.check=false", *arguments.settings]
+    folder, store = arguments.data.absolute(), (arguments.out / "prepared").absolute()  # tokens are made once
+    settings = [f"data.folder={folder}", f"data.store={store}", "data.check=false", *arguments.settings]
     print(json.dumps({**machine(), "recipe": arguments.recipe, "settings": arguments.settings}), flush=True)
-    config, store = text_of(arguments.recipe, settings)
-    rows = [fullness(kind, config, store) for kind in KINDS]
+    config, text = text_of(arguments.recipe, settings)
+    rows = [fullness(kind, config, text) for kind in KINDS]
     print("\n".join(map(json.dumps, rows)), flush=True)
     for turn in range(arguments.turns if arguments.steps else 0):
         for kind in KINDS:
