@@ -139,7 +139,7 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
     if pipeline > each:
         notes.append("Batches are prepared more slowly than steps are taken: raise train.workers.")
     each = max(each, pipeline)
-    if config.packed:
+    if config.packed and getattr(trainer.gradients, "fused", False):
         notes.append(
             "Measured on padded batches: packed ones (train.packed) are fuller, so there are fewer of them to a text."
         )

@@ -13,7 +13,7 @@ from regard.cli.plan import lines_of, size
 from regard.core.errors import ConfigError, TrainingError
 from regard.core.types import Padded
 from regard.data.batching import Batch
-from regard.training import planning, probing
+from regard.training import loop, planning, probing
 from regard.training.planning import Plan, _line, _rounded
 from regard.training.probing import MemoryUse, resized
 
@@ -103,6 +103,18 @@ def test_bad_recipes_are_errors_as_of_training(here):
         regard.plan(text="a.txt", settings=["model.name=word2vec"])
     with pytest.raises(ConfigError, match="seconds of trial"):
         regard.plan("demo", seconds=0)
+
+
+def test_a_plan_says_that_packed_batches_are_fuller(here, monkeypatch):
+    files, settings = KINDS["transformer"]
+
+    def told() -> bool:
+        found = regard.plan(**files, settings=[*settings, "train.packed=true"], seconds=0.05)
+        return any("train.packed" in note for note in found.notes)
+
+    assert not told(), "a CPU packs nothing"
+    monkeypatch.setattr(loop, "kernels_work", lambda *_: True)
+    assert told()
 
 
 def limited(monkeypatch, most: int) -> None:
