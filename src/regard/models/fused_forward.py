@@ -7,7 +7,7 @@ model that has a part which is not known here is trained by its own forward pass
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -49,27 +49,44 @@ def fused_forward(model: Any) -> Forward | None:
         return None
 
 
-def kernels_work(model: Any, device: torch.device, bfloat16: bool, lowered: bool) -> bool:
-    """Whether the model can be trained so on a device, with products and maybe all states of bfloat16."""
+def kernels_work(
+    model: Any, device: torch.device, bfloat16: bool, lowered: bool, lengths: Iterable[int] | None = None
+) -> bool:
+    """Whether the model can be trained so on a device, with products and maybe all states of bfloat16.
+
+    `lengths` are those of sentences that will be read, if they are known.
+    """
     if fused_forward(model) is None:
         return False
-    return trial.kernels_work(device, *_tried(model, bfloat16, lowered))
+    return trial.kernels_work(device, *_tried(model, bfloat16, lowered), _tiles(model, lengths))
 
 
-def longest_packed(model: Any, device: torch.device, bfloat16: bool, lowered: bool) -> int:
+def longest_packed(
+    model: Any, device: torch.device, bfloat16: bool, lowered: bool, lengths: Iterable[int] | None = None
+) -> int:
     """The most tokens of a sentence that may be in a packed batch (`Packed`); 0 where the model reads none."""
     from regard.models.transformer import Transformer
 
     if not isinstance(model, Transformer) or fused_forward(model) is None or not model.config.source_end:
         return 0
-    parts = [part for part in model.modules() if isinstance(part, SelfAttention | CrossAttention)]
-    if any(part.dropout for part in parts):
+    if _drops_attention(model):
         return 0
     kind, state, low = _tried(model, bfloat16, lowered)
-    lengths = [n for n in (128, 64, 32, 16) if short_attention.usable(n, n, kind.width // kind.heads, low)]
-    if not lengths or not trial.packed_work(device, kind, state, low):
+    possible = [n for n in (128, 64, 32, 16) if short_attention.usable(n, n, kind.width // kind.heads, low)]
+    if not possible or not trial.packed_work(device, kind, state, low, _tiles(model, lengths)):
         return 0
-    return min([lengths[0], *(limit for limit in model.limits if limit is not None)])
+    return min([possible[0], *(limit for limit in model.limits if limit is not None)])
+
+
+def _tiles(model: Any, lengths: Iterable[int] | None) -> tuple[int, ...]:
+    """That attention of ours takes."""
+    if _drops_attention(model):
+        return ()
+    return trial.TILES if lengths is None else short_attention.tiles_for(lengths)
+
+
+def _drops_attention(model: Any) -> bool:
+    return any(part.dropout for part in model.modules() if isinstance(part, SelfAttention | CrossAttention))
 
 
 def _tried(model: Any, bfloat16: bool, lowered: bool) -> tuple[trial.Kind, torch.dtype, torch.dtype]:
@@ -77,7 +94,22 @@ def _tried(model: Any, bfloat16: bool, lowered: bool) -> tuple[trial.Kind, torch
     low, state = (torch.bfloat16 if given else torch.float32 for given in (bfloat16, lowered))
     config, norm = model.config, norm_parts(next(filter(_is_norm, model.modules())))
     layout = config.rotary_layout if config.relative == "rotary" else None
-    return trial.Kind(config.width, config.heads, config.activation, norm.kind, layout), state, low
+    attention = next(part for part in model.modules() if isinstance(part, SelfAttention))
+    added, biased = config.positions != "none", attention.query_key_value.bias is not None
+    source = any(isinstance(part, CrossAttention) for part in model.modules())
+    feedforward = next(part for part in model.modules() if isinstance(part, FeedForward))
+    kind = trial.Kind(
+        config.width,
+        config.heads,
+        config.activation,
+        norm.kind,
+        layout,
+        added,
+        biased,
+        source,
+        len(feedforward.inner.weight),
+    )
+    return kind, state, low
 
 
 def _is_norm(module: nn.Module) -> bool:

@@ -48,7 +48,7 @@ from regard.training.run_progress import Progress
 from regard.training.schedule import rate
 from regard.training.signals import Interruption
 from regard.training.skipped import SkippedBatches
-from regard.training.texts import TrainingText
+from regard.training.texts import TrainingText, lengths_of
 from regard.training.validation import Measure, goodness
 
 SIGNALS = (int(signal.SIGINT), int(signal.SIGTERM))
@@ -101,7 +101,7 @@ class Trainer:
             config.consistency,
             record,
             self.sharded is None and compile_pays(config, model, device),
-            fuse=config.fused and self.sharded is None and kernels_work(trained, device, low, self.lowered is not None),
+            fuse=config.fused and self.sharded is None and kernels_work(trained, *self._by_kernels()),
             lowered=self.lowered,
             finish=self._finish if self.whole else None,
             within=None if self.sharded is None else self.sharded.whole,
@@ -121,6 +121,11 @@ class Trainer:
             self.sums = self.sending = GradientSums(team, model.named_parameters())
         if self.lowered is not None:
             self.lowered.refresh()
+
+    def _by_kernels(self) -> tuple[torch.device, bool, bool, list[int] | None]:
+        """With what, and for sentences how long, kernels have to be tried."""
+        low, lowered = uses_bfloat16(self.config, self.device), self.lowered is not None
+        return self.device, low, lowered, lengths_of(self.text) if self.on_cuda else None
 
     @property
     def _divides_weights(self) -> bool:
@@ -211,8 +216,7 @@ class Trainer:
         """The text, packed or not."""
         longest, config = 0, self.config
         if config.packed and getattr(self.gradients, "fused", False):
-            low = uses_bfloat16(config, self.device)
-            longest = longest_packed(self.model, self.device, low, self.lowered is not None)
+            longest = longest_packed(self.model, *self._by_kernels())
         return in_batches(self.text, config, self.progress, self.team.several, longest, self.report)
 
     def _step(self, drawn: list[Drawn], received: int | None = None) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import numpy as np
+
 from regard.core.errors import ConfigError
 from regard.data.batching import ALL, BatchPlan, BatchStream, Change, Drawn, Part, Place
 from regard.data.store import TokenStore
@@ -73,7 +75,7 @@ class LanguageText:
     def __init__(self, stream: TokenStream, model: LanguageModel, config: TrainConfig):
         check_language_settings(config, model)
         window = window_of(config, model)
-        self.stream = stream
+        self.stream, self.window = stream, window
         self.plan = StreamPlan(len(stream), rows_of(config, window), window, seed=config.seed, carried=model.carries)
 
     def multiple(self, model: Writer, on_cuda: bool) -> int:
@@ -81,6 +83,16 @@ class LanguageText:
 
     def open(self, config: TrainConfig, place: Place, multiple: int, on_cuda: bool, part: Part = ALL) -> StreamBatches:
         return StreamBatches(self.stream, self.plan, place.epoch, place.position, part)
+
+
+def lengths_of(text: TrainingText) -> list[int] | None:
+    """How long the sentences are that a model reads at a time, in powers of 2; None where that is not known."""
+    if isinstance(text, LanguageText):
+        return [text.window]
+    if not isinstance(text, PairText):
+        return None
+    longer = np.maximum(text.store.source.lengths, text.store.target.lengths) * text.growth + 1
+    return [2**exponent for exponent in np.unique(np.ceil(np.log2(longer))).astype(int).tolist()]
 
 
 def window_of(config: TrainConfig, model: Writer) -> int:

@@ -156,7 +156,7 @@ def test_which_models_read_packed_batches_and_how_long_ones(monkeypatch) -> None
     assert longest_packed(make(KNOWN["rotary"]), device, True, False) == 128
     assert asked[0][0] == device
     assert asked[0][1].rotary == "interleaved"
-    assert asked[0][2:] == (torch.float32, torch.bfloat16)
+    assert asked[0][2:] == (torch.float32, torch.bfloat16, (16, 32, 64))
     limited = TransformerConfig(**SMALL, layers=1, positions="learned", max_length=40)
     assert longest_packed(make(limited), device, True, False) == 40
     wide = TransformerConfig(width=128, heads=1, layers=1, dropout=0.0)

@@ -341,11 +341,14 @@ def test_what_is_tried_is_what_the_model_has(monkeypatch) -> None:
     monkeypatch.setattr(trial, "kernels_work", lambda *given: bool(tried.append(given)) or True)
     for low, lowered in ((False, False), (True, False), (True, True)):
         assert module.kernels_work(make(KNOWN["rms, gelu"]), CPU, low, lowered)
-    kind = trial.Kind(32, 2, "gelu", 3)
+    kind = trial.Kind(32, 2, "gelu", 3, inner=128)
     single, half = torch.float32, torch.bfloat16
-    assert tried == [(CPU, kind, *types) for types in ((single, single), (single, half), (half, half))]
+    assert tried == [(CPU, kind, *types, trial.TILES) for types in ((single, single), (single, half), (half, half))]
     assert module.kernels_work(make(KNOWN["gpt, no biases"]), CPU, False, False)
-    assert tried[-1][1] == trial.Kind(32, 2, "relu", 1)
+    assert tried[-1][1] == trial.Kind(32, 2, "relu", 1, biased=False, source=False, inner=128)
+    for lengths, tiles in (((9, 16, 17, 100, 129), (16, 32, 128)), ((1024,), ())):
+        assert module.kernels_work(make(KNOWN["rms, gelu"]), CPU, False, False, lengths)
+        assert tried[-1][-1] == tiles
     assert not module.kernels_work(make(GPTConfig(**SMALL, norm="post")), CPU, False, False)
     monkeypatch.undo()
     assert not module.kernels_work(make(KNOWN["gpt"]), CPU, False, False), "there are no kernels for a CPU"

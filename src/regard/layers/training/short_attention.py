@@ -10,6 +10,7 @@ Sentences are rows of a batch; or, where `Spans` say so, they lie one behind the
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,6 +36,11 @@ def usable(tokens: int, keys: int, head_width: int, dtype: torch.dtype = torch.b
     """Whether kernels take so many queries and keys of a sentence. Other sizes are computed plainly."""
     fits = 1 <= tokens <= LONGEST and 1 <= keys <= LONGEST and head_width in HEAD_WIDTHS
     return fits and _tile(max(tokens, keys)) * head_width <= MOST_CELLS.get(dtype.itemsize, 0)
+
+
+def tiles_for(lengths: Iterable[int]) -> tuple[int, ...]:
+    """The tiles that sentences of these lengths take; of longer ones, none."""
+    return tuple(sorted({_tile(length) for length in lengths if length <= LONGEST}))
 
 
 def self_attention(

@@ -7,7 +7,7 @@ training will ask for, so that little is left to compile in its first steps.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from regard.layers.training.tiles import on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 MOST_APART = 3e-2  # of numbers about 1, in bfloat16
-LENGTHS = (11, 27, 43)  # of sentences to attend to: a size of tiles each
+TILES = (16, 32, 64)  # of attention, where nobody says how long sentences are
 Outcome = list[Tensor]
 
 
@@ -45,18 +45,37 @@ class Kind(NamedTuple):
     activation: str = "relu"
     norm: int = 2  # as products.Norm counts them
     rotary: Layout | None = None
+    positions: bool = True  # are added to embeddings
+    biased: bool = True  # queries, keys and values are
+    source: bool = True  # is there, and attended to
+    inner: int = 0  # of feed-forward networks; 0: four times the width
+
+    @property
+    def attentions(self) -> list[tuple[bool, bool]]:
+        """What there is of it: whether it is causal, and whether gradients are summed up for biases."""
+        own = self.biased and self.rotary is None  # sums are not of what is turned
+        of_source = {(False, own), (False, self.biased)} if self.source else set()
+        return [(True, own), *sorted(of_source)]
 
 
 @cache
-def kernels_work(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> bool:
-    """For such a model with states of a type, and products of another."""
-    return _as_references(pieces, device, kind, state, low)
+def kernels_work(
+    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, tiles: tuple[int, ...] = TILES
+) -> bool:
+    """For such a model with states of a type, and products of another; attention to sentences that take these tiles.
+
+    What is not tried here is compiled when a run meets it, one after the other, which takes longer than anything else
+    in its first steps.
+    """
+    return _as_references(pieces, device, kind, state, low, tiles)
 
 
 @cache
-def packed_work(device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype) -> bool:
+def packed_work(
+    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, tiles: tuple[int, ...] = TILES
+) -> bool:
     """Likewise for sentences that are packed, by those kernels that know of it."""
-    return _as_references(packed_pieces, device, kind, state, low)
+    return _as_references(packed_pieces, device, kind, state, low, tiles)
 
 
 def _as_references(
@@ -65,12 +84,14 @@ def _as_references(
     kind: Kind,
     state: torch.dtype,
     low: torch.dtype,
+    tiles: tuple[int, ...],
 ) -> bool:
     if not usable(device.type):
         return False
     here = torch.device("cpu")
     exact = torch.float32
-    pairs = zip(pieces(device, kind, state, low), pieces(here, kind, exact, exact, of=low), strict=True)
+    there = pieces(device, kind, state, low, tiles=tiles)
+    pairs = zip(there, pieces(here, kind, exact, exact, of=low, tiles=tiles), strict=True)
 
     def agree(pair: tuple[Callable[[], Outcome], Callable[[], Outcome]]) -> bool:
         with torch.no_grad(), on_device(device), torch.autocast(device.type, enabled=False):
@@ -88,7 +109,12 @@ def _as_references(
 
 
 def pieces(
-    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, of: torch.dtype | None = None
+    device: torch.device,
+    kind: Kind,
+    state: torch.dtype,
+    low: torch.dtype,
+    of: torch.dtype | None = None,
+    tiles: Sequence[int] = TILES,
 ) -> Iterator[Callable[[], Outcome]]:
     """What gives something by kernels; on a CPU, the same by their references. `of`: for which products, if not these."""
     width, heads, numbers, piece = kind.width, kind.heads, _numbers_on(device), _piece
@@ -98,23 +124,29 @@ def pieces(
     norm, dropout = Norm(numbers(width), bias, 1e-5, rms=kind.norm == 3), Dropout(0.3, seed)
     yield piece(norm_backward, d, x, norm, past, dropout)
     yield piece(add_and_norm, x, d, dropout, norm, low)
+    yield piece(norm_backward, d, x, norm, None, dropout)
     yield piece(norm_backward, d, x, norm, past)
     yield piece(add_and_norm, x, None, None, norm, low)
     yield piece(dropped_gradient, past, 0.3, seed, state)
     for times in (1, 2, 3):
         yield piece(summed, numbers(33, times * width).to(low))
-    yield piece(activation_backward, numbers(33, 4 * width).to(low), numbers(33, 4 * width).to(low), kind.activation)
+    inner = kind.inner or 4 * width
+    yield piece(activation_backward, numbers(33, inner).to(low), numbers(33, inner).to(low), kind.activation)
     if kind.activation == "relu":
-        weight, active = numbers(width, 4 * width).to(low), numbers(33, 4 * width).to(low)
+        weight, active = numbers(width, inner).to(low), numbers(33, inner).to(low)
         yield piece(product_through_relu, numbers(33, width).to(low) / width**0.5, weight, active)
     tokens, table = torch.arange(33, device=device).view(3, 11) % 7, numbers(7, width).to(state)
-    yield piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed)
-    for length, causal in itertools.product(LENGTHS, (False, True)):
+    yield piece(embed, tokens, table, 2.0, numbers(11, width) if kind.positions else None, 0.3, seed)
+    for tile in tiles:
+        length = tile - 5  # the last ones of a tile are not there
         q, kv, d_out = (numbers(3, length, times * width).to(low) for times in (1, 2, 1))
-        keep = None if causal else (torch.arange(length, device=device) < length - 4).expand(3, -1).contiguous()
+        hiding = (torch.arange(length, device=device) < length - 4).expand(3, -1).contiguous()
         if short_attention.usable(length, length, width // heads, of or low):
-            yield piece(_attention, q, kv, heads, keep, causal)
-            yield piece(_attention_gradients, d_out, q, kv, heads, keep, causal)
+            for causal in sorted({causal for causal, _ in kind.attentions}):
+                yield piece(_attention, q, kv, heads, None if causal else hiding, causal)
+            for causal, summed_up in kind.attentions:
+                given = heads, None if causal else hiding, causal, summed_up
+                yield piece(_attention_gradients, d_out, q, kv, *given)
     if kind.rotary is not None:
         turning = Turning(turns(torch.arange(11, device=device)[None], width // heads, 100.0), kind.rotary)
         yield piece(_turned, numbers(3, 11, 3 * width).to(low), heads, turning)
@@ -122,24 +154,30 @@ def pieces(
 
 
 def packed_pieces(
-    device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, of: torch.dtype | None = None
+    device: torch.device,
+    kind: Kind,
+    state: torch.dtype,
+    low: torch.dtype,
+    of: torch.dtype | None = None,
+    tiles: Sequence[int] = TILES,
 ) -> Iterator[Callable[[], Outcome]]:
     """Likewise of sentences in one row."""
     width, heads, numbers = kind.width, kind.heads, _numbers_on(device)
-    for longest in (16, 32, 64, 128):
+    for longest in tiles:
         if not short_attention.usable(longest, longest, width // heads, of or low):
             continue
         read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (4, longest, 7, 0)))
         q, kv, d_out = (numbers(1, longest + n, times * width).to(low) for n, times in ((8, 1), (8, 2), (8, 1)))
-        yield _piece(_attention, q, kv, heads, None, True, (read, read))
-        yield _piece(_attention_gradients, d_out, q, kv, heads, None, True, (read, read))
         memory = numbers(1, longest + 11, 2 * width).to(low)
+        yield _piece(_attention, q, kv, heads, None, True, (read, read))
         yield _piece(_attention, q, memory, heads, None, False, (read, written))
-        yield _piece(_attention_gradients, d_out, q, memory, heads, None, False, (read, written))
+        for causal, summed_up in kind.attentions:
+            keys, both = (kv, (read, read)) if causal else (memory, (read, written))
+            yield _piece(_attention_gradients, d_out, q, keys, heads, None, causal, summed_up, both)
     spans = _spans((11, 3, 6), device)
     tokens, table = torch.arange(20, device=device)[None] % 7, numbers(7, width).to(state)
     seed = torch.tensor(-12345678901234567, device=device)
-    yield _piece(embed, tokens, table, 2.0, numbers(11, width), 0.3, seed, spans.places)
+    yield _piece(embed, tokens, table, 2.0, numbers(11, width) if kind.positions else None, 0.3, seed, spans.places)
     if kind.rotary is not None:
         by = turns(torch.arange(11, device=device)[None], width // heads, 100.0)
         yield _piece(_turned, numbers(1, 20, 3 * width).to(low), heads, Turning(by, kind.rotary, spans.places))
@@ -169,7 +207,7 @@ Both = short_attention.Both
 
 
 def _attention(q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool, spans: Both = None) -> Tensor:
-    if q.is_cuda:
+    if q.device.type != "cpu":
         return attention_forward(q, kv, heads, keep, causal, spans)
     return short_attention.plainly(q, kv, heads, keep, causal, spans=spans)
 
@@ -186,19 +224,28 @@ def _merged(mixed: Tensor) -> Tensor:
 
 
 def _attention_gradients(
-    d_out: Tensor, q: Tensor, kv: Tensor, heads: int, keep: Tensor | None, causal: bool, spans: Both = None
+    d_out: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    heads: int,
+    keep: Tensor | None,
+    causal: bool,
+    summed_up: bool,
+    spans: Both = None,
 ) -> Any:
-    """Of queries, keys and values, and their sums over each sentence."""
-    if not q.is_cuda:
+    """Of queries, keys and values, and maybe their sums over each sentence."""
+    if q.device.type == "cpu":
         with torch.enable_grad():
             q, kv = q.requires_grad_(), kv.requires_grad_()
             out = short_attention.plainly(q, kv, heads, keep, causal, spans=spans)
             found = torch.autograd.grad(out, (q, kv), d_out)
+        if not summed_up:
+            return found
         if spans is None:
             return *found, *(one.float().sum(1) for one in found)
         return *found, *(_summed_by(one.float()[0], of) for one, of in zip(found, spans, strict=True))
     found = torch.empty_like(q), torch.empty_like(kv)
-    sums = short_attention.sums_of(*found, spans=spans)
+    sums = short_attention.sums_of(*found, spans=spans) if summed_up else ()
     attention_backward(d_out, q, kv, heads, keep, causal, *found, *sums, spans=spans)
     return *found, *sums
 
