@@ -241,13 +241,35 @@ def test_packed_sentences_are_tried_too(monkeypatch, name: str) -> None:
     trial.packed_work.cache_clear()
 
 
-@pytest.mark.parametrize("kind", [trial.Kind(512, 4), trial.Kind(256, 2), trial.Kind(64, 2, rotary="halves")])
+def test_what_a_model_has_of_attention_and_what_is_not_there() -> None:
+    """Which gradients are summed up for biases."""
+    cases = {
+        trial.Kind(32, 2): [(True, True), (False, True)],
+        trial.Kind(32, 2, rotary="halves"): [(True, False), (False, False), (False, True)],
+        trial.Kind(32, 2, biased=False): [(True, False), (False, False)],
+        trial.Kind(32, 2, source=False): [(True, True)],
+    }
+    assert {kind: kind.attentions for kind in cases} == cases
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        trial.Kind(512, 4),
+        trial.Kind(256, 2),
+        trial.Kind(64, 2, rotary="halves"),
+        trial.Kind(24, 2, inner=41, biased=False, source=False, positions=False),
+    ],
+)
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float32])
 def test_as_many_kernels_are_tried_as_references(kind: trial.Kind, low: torch.dtype) -> None:
     here, exact = torch.device("cpu"), torch.float32
     for pieces in (trial.pieces, trial.packed_pieces):
-        there, references = pieces(here, kind, exact, low), pieces(here, kind, exact, exact, of=low)
+        there, references = pieces(here, kind, exact, low), pieces(here, kind, exact, exact, of=low, tiles=trial.TILES)
         assert len(list(there)) == len(list(references)) > 0
+        for tiles in ((16,), (16, 32, 128)):
+            for piece in pieces(here, kind, exact, low, tiles=tiles):
+                assert all(found.isfinite().all() for found in piece())
 
 
 @pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
