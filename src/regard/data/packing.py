@@ -57,7 +57,7 @@ class PackedBatch(NamedTuple):
 
     def padded(self) -> Batch:
         """The same sentence pairs, each in a row of its own."""
-        device, here = self.target_in.device, self.to("cpu")  # at once, not sentence by sentence
+        device, here = self.target_in.device, self.of([t.cpu() for t in self.tensors()])  # not sentence by sentence
         source, spans, target = here.source
         sides = [
             [tokens[0, a:b].tolist() for a, b in itertools.pairwise(starts[: len(self.rows) + 1].tolist())]

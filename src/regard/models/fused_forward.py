@@ -95,20 +95,11 @@ def _tried(model: Any, bfloat16: bool, lowered: bool) -> tuple[trial.Kind, torch
     config, norm = model.config, norm_parts(next(filter(_is_norm, model.modules())))
     layout = config.rotary_layout if config.relative == "rotary" else None
     attention = next(part for part in model.modules() if isinstance(part, SelfAttention))
-    added, biased = config.positions != "none", attention.query_key_value.bias is not None
+    added, biased, drops = config.positions != "none", attention.query_key_value.bias is not None, config.dropout > 0
     source = any(isinstance(part, CrossAttention) for part in model.modules())
     feedforward = next(part for part in model.modules() if isinstance(part, FeedForward))
-    kind = trial.Kind(
-        config.width,
-        config.heads,
-        config.activation,
-        norm.kind,
-        layout,
-        added,
-        biased,
-        source,
-        len(feedforward.inner.weight),
-    )
+    inner, sizes = len(feedforward.inner.weight), (config.width, config.heads)
+    kind = trial.Kind(*sizes, config.activation, norm.kind, layout, added, biased, source, inner, drops, norm.eps)
     return kind, state, low
 
 

@@ -125,7 +125,7 @@ class Trainer:
     def _by_kernels(self) -> tuple[torch.device, bool, bool, list[int] | None]:
         """With what, and for sentences how long, kernels have to be tried."""
         low, lowered = uses_bfloat16(self.config, self.device), self.lowered is not None
-        return self.device, low, lowered, lengths_of(self.text) if self.on_cuda else None
+        return self.device, low, lowered, lengths_of(self.text) if self.on_cuda and self.config.fused else None
 
     @property
     def _divides_weights(self) -> bool:

@@ -22,8 +22,8 @@ WHY_NOT = {
     "size": f"batches of fewer than {ROOMS[0]} tokens have no room for sentences",
 }
 ELSEWHERE = (
-    "This run began with packed batches, and its sentences stay together: padded, as they have to be here, its batches take up to "
-    "twice as many places as train.batch_tokens. If they do not fit, they are cut."
+    "This run began with packed batches, and its sentences stay together: padded, as they have to be here, its batches take up "
+    "to nearly three times as many places as train.batch_tokens. If they do not fit, they are cut."
 )
 
 

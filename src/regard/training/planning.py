@@ -11,11 +11,13 @@ from typing import Any
 from regard.core import config as configuration
 from regard.core.errors import ConfigError, TrainingError
 from regard.core.files import read_json, write_json
+from regard.data.packing import ROOMS
 from regard.models.base import MODELS
 from regard.tasks.folder import CONFIG, FORMAT
 from regard.training.checking import keep_input
 from regard.training.config import build_run_config
 from regard.training.loop import Trainer
+from regard.training.packed_text import longest_to_pack
 from regard.training.probing import MemoryUse, Probe, Sample, sample, target_tokens
 from regard.training.progress import Reporter
 from regard.training.run import asked, kind_of_run, what_is_asked
@@ -139,7 +141,8 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
     if pipeline > each:
         notes.append("Batches are prepared more slowly than steps are taken: raise train.workers.")
     each = max(each, pipeline)
-    if config.packed and getattr(trainer.gradients, "fused", False):
+    fused = getattr(trainer.gradients, "fused", False)
+    if fused and longest_to_pack(config, trainer.text, trainer.team.several, ROOMS[-1])[0]:
         notes.append(
             "Measured on padded batches: packed ones (train.packed) are fuller, so there are fewer of them to a text."
         )
@@ -156,7 +159,7 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         vocabulary=(int(vocabulary.get("source", 0)), len(labels) if labels else int(vocabulary.get("target", 0))),
         device=device_name(trainer.device),
-        fused=getattr(trainer.gradients, "fused", False),
+        fused=fused,
         compiled=getattr(trainer.gradients, "compiled", False),
         steps=config.steps,
         batch_tokens=config.batch_tokens,

@@ -86,13 +86,16 @@ class LanguageText:
 
 
 def lengths_of(text: TrainingText) -> list[int] | None:
-    """How long the sentences are that a model reads at a time, in powers of 2; None where that is not known."""
-    if isinstance(text, LanguageText):
-        return [text.window]
+    """How long the texts are that a model reads at a time, rounded up to powers of 2; None where that is not known."""
+    if (window := getattr(text, "window", None)) is not None:
+        return [window]
     if not isinstance(text, PairText):
         return None
-    longer = np.maximum(text.store.source.lengths, text.store.target.lengths) * text.growth + 1
-    return [2**exponent for exponent in np.unique(np.ceil(np.log2(longer))).astype(int).tolist()]
+    found = set()
+    for side in (text.store.source.lengths, text.store.target.lengths):
+        lengths = np.flatnonzero(np.bincount(side))  # each that there is: of 100 million, a sort would take seconds
+        found |= {1 << int(np.ceil(length * text.growth)).bit_length() for length in lengths}
+    return sorted(found)
 
 
 def window_of(config: TrainConfig, model: Writer) -> int:

@@ -341,11 +341,11 @@ def test_what_is_tried_is_what_the_model_has(monkeypatch) -> None:
     monkeypatch.setattr(trial, "kernels_work", lambda *given: bool(tried.append(given)) or True)
     for low, lowered in ((False, False), (True, False), (True, True)):
         assert module.kernels_work(make(KNOWN["rms, gelu"]), CPU, low, lowered)
-    kind = trial.Kind(32, 2, "gelu", 3, inner=128)
+    kind = trial.Kind(32, 2, "gelu", 3, inner=128, drops=False)
     single, half = torch.float32, torch.bfloat16
     assert tried == [(CPU, kind, *types, trial.TILES) for types in ((single, single), (single, half), (half, half))]
     assert module.kernels_work(make(KNOWN["gpt, no biases"]), CPU, False, False)
-    assert tried[-1][1] == trial.Kind(32, 2, "relu", 1, biased=False, source=False, inner=128)
+    assert tried[-1][1] == trial.Kind(32, 2, "relu", 1, biased=False, source=False, inner=128, drops=False)
     for lengths, tiles in (((9, 16, 17, 100, 129), (16, 32, 128)), ((1024,), ())):
         assert module.kernels_work(make(KNOWN["rms, gelu"]), CPU, False, False, lengths)
         assert tried[-1][-1] == tiles
@@ -439,7 +439,11 @@ def test_a_run_of_before_there_were_packed_batches_goes_on_padded() -> None:
 
 @pytest.mark.parametrize(
     ("several", "longest", "here", "said"),
-    [(False, 64, (64, True), ""), (False, 32, (64, False), "twice as many"), (True, 128, (64, False), "twice as many")],
+    [
+        (False, 64, (64, True), ""),
+        (False, 32, (64, False), "three times as many"),
+        (True, 128, (64, False), "three times as many"),
+    ],
 )
 def test_a_packed_run_that_goes_on_elsewhere_says_what_that_takes(
     capsys, several: bool, longest: int, here: tuple[int, bool], said: str

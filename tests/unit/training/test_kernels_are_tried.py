@@ -7,21 +7,31 @@ import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 
 import regard.layers.training
 from regard.core.types import Packed, Padded, Spans
+from regard.data.batching import Batch, Place
 from regard.data.packing import places_for_sentences
+from regard.data.store import TokenRows, TokenStore
 from regard.layers.decoding import triton_here
 from regard.layers.training import trial
+from regard.layers.training.short_attention import tiles_for
 from regard.models.base import build_model
 from regard.models.fused_forward import fused_forward, kernels_work, longest_packed
 from regard.models.gpt import GPTConfig
 from regard.models.transformer import TransformerConfig
-from regard.training.texts import lengths_of
+from regard.training import loop
+from regard.training.config import TrainConfig
+from regard.training.loop import Trainer
+from regard.training.lowered import Lowered
+from regard.training.progress import Reporter
+from regard.training.texts import PairText, lengths_of
 
 pytestmark = pytest.mark.skipif(triton_here.triton is None or triton_here.INTERPRETED, reason="needs Triton's compiler")
 META = torch.device("meta")
@@ -30,6 +40,7 @@ MODELS = {
     "sinusoids": TransformerConfig(**SHAPE),
     "learned, rms, gelu": TransformerConfig(**SHAPE, positions="learned", normalise="rms", activation="gelu"),
     "rotary": TransformerConfig(**SHAPE, positions="none", relative="rotary"),
+    "no dropout, another epsilon": TransformerConfig(**{**SHAPE, "dropout": 0.0}, norm_epsilon=1e-6),
     "gpt": GPTConfig(width=64, layers=2, heads=2, dropout=0.1, attention_dropout=0.0),
     "gpt, no biases": GPTConfig(width=64, layers=2, heads=2, dropout=0.1, attention_dropout=0.0, bias=False),
 }
@@ -115,24 +126,27 @@ def model_of(name: str, **other: Any) -> Any:
     return model.train()
 
 
-def step(model: Any, source: Any, target: torch.Tensor) -> None:
+def step(model: Any, source: Any, target: torch.Tensor, lowered: bool = False) -> None:
+    if lowered:
+        model = Lowered(model, torch.bfloat16).model
     forward = fused_forward(model)
     assert forward is not None
     forward(source, target).hidden.float().sum().backward()
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("lowered", [False, True])
 @pytest.mark.parametrize("tiles", [(16,), (16, 32, 64), (32, 128)])
-def test_nothing_is_left_to_compile_in_steps(launched, name: str, tiles: tuple[int, ...]) -> None:
+def test_nothing_is_left_to_compile_in_steps(launched, name: str, tiles: tuple[int, ...], lowered: bool) -> None:
     model = model_of(name)
-    assert kernels_work(model, META, True, False, tiles)
+    assert kernels_work(model, META, True, lowered, tiles)
     before = set(launched)
     for tile in tiles:
-        step(model, *padded(tile))
+        step(model, *padded(tile), lowered)
     assert {kind[0] for kind in launched} >= {"attend", "attend_backward", "_forward", "_backward", "_embed"}
     assert launched == before
     other = next(iter({16, 32, 64, 128} - {*tiles}))
-    step(model, *padded(other))
+    step(model, *padded(other), lowered)
     assert {kind[0] for kind in launched - before} == {"attend", "attend_backward"}
 
 
@@ -146,28 +160,61 @@ def test_attention_that_has_dropout_is_the_library_s_and_ours_is_not_tried(launc
 
 
 @pytest.mark.parametrize("name", [name for name, config in MODELS.items() if config.name == "transformer"])
-def test_nothing_is_left_to_compile_in_packed_steps(launched, name: str) -> None:
+@pytest.mark.parametrize("lowered", [False, True])
+def test_nothing_is_left_to_compile_in_packed_steps(launched, name: str, lowered: bool) -> None:
     model, rooms = model_of(name), (8, 16, 32, 64, 128)
-    assert kernels_work(model, META, True, False, ())
-    assert longest_packed(model, META, True, False, rooms) == 128
+    assert kernels_work(model, META, True, lowered, ())
+    assert longest_packed(model, META, True, lowered, rooms) == 128
     before = set(launched)
     for room in rooms:
-        step(model, *packed(room))
+        step(model, *packed(room), lowered)
     assert launched == before
 
 
-def test_lengths_are_those_of_the_text() -> None:
-    from test_loop import store
+def lopsided(growth: float = 1.0) -> PairText:
+    """Sources of 15 to 40 tokens, targets of up to 7: (16, 8), (24, 8), (32, 8) and (48, 8) with what is behind them."""
+    draw = np.random.default_rng(1)
+    sides = (draw.integers(15, 41, 200), draw.integers(0, 8, 200))
+    source, target = (TokenRows.from_lists(draw.integers(4, 20, n).tolist() for n in side) for side in sides)
+    return PairText(TokenStore(source, target, kept=np.arange(200)), growth=growth)
 
-    from regard.training.texts import PairText
 
-    text = PairText(store())
-    longest = [max(pair) + 1 for pair in zip(text.store.source.lengths, text.store.target.lengths, strict=True)]
-    found = lengths_of(text)
-    assert found is not None
-    assert all(any(length <= one < 2 * length for one in found) for length in longest)
-    assert max(found) < 2 * max(longest)
-    grown = lengths_of(PairText(store(), growth=2.0))
-    assert grown is not None
-    assert max(grown) >= 2 * max(found) - 2
+@pytest.mark.parametrize("growth", [1.0, 1.6])
+def test_tiles_of_the_text_are_those_of_its_batches(growth: float) -> None:
+    text = lopsided(growth)
+    lengths = lengths_of(text)
+    assert lengths is not None
+    met = set()
+    with text.open(TrainConfig(batch_tokens=400, workers=0), Place(), 8, True) as stream:
+        for drawn in stream:
+            batch = cast(Batch, drawn.batch)
+            source, target = batch.source.tokens.shape[1], batch.target_in.shape[1]
+            met |= set(tiles_for((source, target, max(source, target))))
+            if drawn.next.epoch:
+                break
+    assert met == set(tiles_for(lengths)) if growth == 1.0 else met <= set(tiles_for(lengths))
+
+
+def test_a_language_model_reads_windows_and_of_other_texts_nothing_is_known() -> None:
+    class Windows:
+        window = 70
+
+    assert lengths_of(Windows()) == [70]  # type: ignore[arg-type]
     assert lengths_of(object()) is None  # type: ignore[arg-type]
+    assert tiles_for([70, 1024]) == (128,)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_run_has_kernels_tried_for_its_text(monkeypatch, tmp_path: Path, fused: bool) -> None:
+    asked: list[Any] = []
+    for where, answer in (("kernels_work", True), ("longest_packed", 0)):
+        monkeypatch.setattr(loop, where, lambda model, *given, answer=answer: asked.append(given) or answer)
+    torch.manual_seed(0)
+    model = build_model("transformer", MODELS["sinusoids"], source_vocabulary=20, target_vocabulary=20, shared=True)
+    config = TrainConfig(steps=2, fused=fused, packed=True, threads=1, workers=0, batch_tokens=64)
+    text, cpu = lopsided(), torch.device("cpu")
+    subject = Trainer(model, text, None, config, tmp_path, cpu, Reporter(quiet=True))
+    subject.on_cuda = True  # from here on
+    assert subject._by_kernels() == (cpu, False, False, lengths_of(text) if fused else None)
+    subject._text()
+    assert asked == ([(cpu, False, False, None), (cpu, False, False, lengths_of(text))] if fused else [])

@@ -33,6 +33,7 @@ from regard.layers.training.tiles import on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 MOST_APART = 4e-2  # of numbers about 1, in bfloat16: rounding alone puts sums over 123 keys 0.02 apart
+DROPPED = 0.3  # of states
 TILES = (16, 32, 64)  # of attention, where nobody says how long sentences are
 Outcome = list[Tensor]
 
@@ -49,6 +50,8 @@ class Kind(NamedTuple):
     biased: bool = True  # queries, keys and values are
     source: bool = True  # is there, and attended to
     inner: int = 0  # of feed-forward networks; 0: four times the width
+    drops: bool = True  # states, in training
+    eps: float = 1e-5  # of norms
 
     @property
     def attentions(self) -> list[tuple[bool, bool]]:
@@ -120,14 +123,14 @@ def pieces(
     width, heads, numbers, piece = kind.width, kind.heads, _numbers_on(device), _piece
     x, past = (numbers(33, width).to(state) for _ in range(2))
     d, seed = numbers(33, width).to(low), torch.tensor(-12345678901234567, device=device)
-    bias = numbers(width) if kind.norm == 2 else None
-    norm, dropout = Norm(numbers(width), bias, 1e-5, rms=kind.norm == 3), Dropout(0.3, seed)
+    bias, part = numbers(width).to(state) if kind.norm == 2 else None, DROPPED if kind.drops else 0.0
+    norm, dropout = Norm(numbers(width).to(state), bias, kind.eps, rms=kind.norm == 3), Dropout(part, seed)
     yield piece(norm_backward, d, x, norm, past, dropout)
     yield piece(add_and_norm, x, d, dropout, norm, low)
     yield piece(norm_backward, d, x, norm, None, dropout)
     yield piece(norm_backward, d, x, norm, past)
     yield piece(add_and_norm, x, None, None, norm, low)
-    yield piece(dropped_gradient, past, 0.3, seed, state)
+    yield piece(dropped_gradient, past, part, seed, state)
     for times in (1, 2, 3):
         yield piece(summed, numbers(33, times * width).to(low))
     inner = kind.inner or 4 * width
@@ -136,7 +139,7 @@ def pieces(
         weight, active = numbers(width, inner).to(low), numbers(33, inner).to(low)
         yield piece(product_through_relu, numbers(33, width).to(low) / width**0.5, weight, active)
     tokens, table = torch.arange(33, device=device).view(3, 11) % 7, numbers(7, width).to(state)
-    yield piece(embed, tokens, table, 2.0, numbers(11, width) if kind.positions else None, 0.3, seed)
+    yield piece(embed, tokens, table, 2.0, numbers(11, width).to(state) if kind.positions else None, part, seed)
     for tile in tiles:
         length = tile - 5  # the last ones of a tile are not there
         q, kv, d_out = (numbers(3, length, times * width).to(low) for times in (1, 2, 1))
@@ -166,9 +169,10 @@ def packed_pieces(
     for longest in tiles:
         if not short_attention.usable(longest, longest, width // heads, of or low):
             continue
-        read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (4, longest, 7, 0)))
+        # sides of like lengths: sums over many queries of few keys would be what rounding leaves of large numbers
+        read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (longest - 2, 9, 7, 0)))
         q, kv, d_out = (numbers(1, longest + n, times * width).to(low) for n, times in ((8, 1), (8, 2), (8, 1)))
-        memory = numbers(1, longest + 11, 2 * width).to(low)
+        memory = numbers(1, longest + 14, 2 * width).to(low)
         yield _piece(_attention, q, kv, heads, None, True, (read, read))
         yield _piece(_attention, q, memory, heads, None, False, (read, written))
         for causal, summed_up in kind.attentions:
@@ -177,7 +181,8 @@ def packed_pieces(
     spans = _spans((11, 3, 6), device)
     tokens, table = torch.arange(20, device=device)[None] % 7, numbers(7, width).to(state)
     seed = torch.tensor(-12345678901234567, device=device)
-    yield _piece(embed, tokens, table, 2.0, numbers(11, width) if kind.positions else None, 0.3, seed, spans.places)
+    positions, part = numbers(11, width).to(state) if kind.positions else None, DROPPED if kind.drops else 0.0
+    yield _piece(embed, tokens, table, 2.0, positions, part, seed, spans.places)
     if kind.rotary is not None:
         by = turns(torch.arange(11, device=device)[None], width // heads, 100.0)
         yield _piece(_turned, numbers(1, 20, 3 * width).to(low), heads, Turning(by, kind.rotary, spans.places))
