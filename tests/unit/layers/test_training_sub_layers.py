@@ -190,12 +190,15 @@ def test_the_kernels_by_tritons_interpreter() -> None:
     ["summed", "embed", "add_and_norm", "norm_backward", "activation_backward", "copy_heads", "_attention_gradients"],
 )
 @pytest.mark.parametrize(("activation", "norm"), [("relu", 2), ("gelu_tanh", 1), ("swish", 3)])
-def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: str, activation: str, norm: int) -> None:
+def test_kernels_that_are_wrong_or_do_not_run_are_not_used(
+    monkeypatch, caplog, name: str, activation: str, norm: int
+) -> None:
     """On a CPU, where references stand for kernels; no two calls give the same, in whatever order threads make them."""
     monkeypatch.setattr(trial, "usable", lambda _: True)
     where = (torch.device("cpu"), trial.Kind(32, 2, activation, norm), torch.float32, torch.float32)
     trial.kernels_work.cache_clear()
     assert trial.kernels_work(*where)
+    assert not caplog.records
     right, calls = getattr(trial, name), itertools.count()
 
     def wrong(*arguments):
@@ -207,10 +210,14 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(monkeypatch, name: st
         many[0] = many[0] * (1 + 0.1 * next(calls))
         return tuple(many)
 
-    for other in (wrong, lambda *_: 1 / 0):
+    for other, why in ((wrong, "what torch finds"), (lambda *_: 1 / 0, "ZeroDivisionError")):
         monkeypatch.setattr(trial, name, other)
         trial.kernels_work.cache_clear()
+        caplog.clear()
         assert not trial.kernels_work(*where)
+        (record,) = caplog.records
+        assert record.getMessage().startswith("train.fused: ")
+        assert why in record.getMessage()
     trial.kernels_work.cache_clear()
 
 

@@ -97,7 +97,7 @@ def known(value: Any, parameter: Any) -> Any:
     return 1 if value == 1 else (int, value % 16 == 0)
 
 
-def tried(pieces: Any, device: torch.device, kind: Any, state: Any, low: Any, tiles: tuple[int, ...]) -> bool:
+def tried(pieces: Any, device: torch.device, kind: Any, state: Any, low: Any, tiles: tuple[int, ...], _: str) -> bool:
     with torch.no_grad():
         for piece in pieces(device, kind, state, low, tiles=tiles):
             piece()

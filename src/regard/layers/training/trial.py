@@ -7,6 +7,7 @@ training will ask for, so that little is left to compile in its first steps.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -36,6 +37,24 @@ MOST_APART = 4e-2  # of numbers about 1, in bfloat16: rounding alone puts sums o
 DROPPED = 0.3  # of states
 TILES = (16, 32, 64)  # of attention, where nobody says how long sentences are
 Outcome = list[Tensor]
+OWN = "train.fused: layers are trained by the model's own operations, not by kernels, which takes longer"
+PADDED = "train.packed: batches are padded, as kernels for packed ones are not used"
+log = logging.getLogger(__name__)
+
+
+class Piece:
+    """Something to be computed on a device and by a reference."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any):
+        self.function, self.arguments = function, arguments
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__.strip("_").replace("_", " ")
+
+    def __call__(self) -> Outcome:
+        found = self.function(*self.arguments)
+        return [one.float() for one in (found if isinstance(found, tuple) else (found,)) if one is not None]
 
 
 class Kind(NamedTuple):
@@ -70,7 +89,7 @@ def kernels_work(
     What is not tried here is compiled when a run meets it, one after the other, which takes longer than anything else
     in its first steps.
     """
-    return _as_references(pieces, device, kind, state, low, tiles)
+    return _as_references(pieces, device, kind, state, low, tiles, OWN)
 
 
 @cache
@@ -78,25 +97,24 @@ def packed_work(
     device: torch.device, kind: Kind, state: torch.dtype, low: torch.dtype, tiles: tuple[int, ...] = TILES
 ) -> bool:
     """Likewise for sentences that are packed, by those kernels that know of it."""
-    return _as_references(packed_pieces, device, kind, state, low, tiles)
+    return _as_references(packed_pieces, device, kind, state, low, tiles, PADDED)
 
 
 def _as_references(
-    pieces: Callable[..., Iterator[Callable[[], Outcome]]],
+    pieces: Callable[..., Iterator[Piece]],
     device: torch.device,
     kind: Kind,
     state: torch.dtype,
     low: torch.dtype,
     tiles: tuple[int, ...],
+    otherwise: str,
 ) -> bool:
     if not usable(device.type):
         return False
     here = torch.device("cpu")
     exact = torch.float32
-    there = pieces(device, kind, state, low, tiles=tiles)
-    pairs = zip(there, pieces(here, kind, exact, exact, of=low, tiles=tiles), strict=True)
 
-    def agree(pair: tuple[Callable[[], Outcome], Callable[[], Outcome]]) -> bool:
+    def agree(pair: tuple[Piece, Piece]) -> bool:
         with torch.no_grad(), on_device(device), torch.autocast(device.type, enabled=False):
             found, expected = (piece() for piece in pair)
             return all(
@@ -105,10 +123,17 @@ def _as_references(
             )
 
     try:
+        references = pieces(here, kind, exact, exact, of=low, tiles=tiles)
+        pairs = list(zip(pieces(device, kind, state, low, tiles=tiles), references, strict=True))
         with ThreadPoolExecutor(max(1, processors())) as pool:
-            return all(pool.map(agree, pairs))
-    except Exception:  # whatever keeps a compiler from working (Triton needs one for C, too): there is another way
+            right = list(pool.map(agree, pairs))
+    except Exception as error:  # a compiler that does not work (Triton needs one for C, too): there is another way
+        log.warning("%s: they do not run here (%s: %s)", otherwise, type(error).__name__, str(error)[:300])
         return False
+    wrong = sorted({piece.name for (piece, _), one in zip(pairs, right, strict=True) if not one})
+    if wrong:
+        log.warning("%s: they do not find here what torch finds (%s)", otherwise, ", ".join(wrong))
+    return not wrong
 
 
 def pieces(
@@ -118,9 +143,9 @@ def pieces(
     low: torch.dtype,
     of: torch.dtype | None = None,
     tiles: Sequence[int] = TILES,
-) -> Iterator[Callable[[], Outcome]]:
+) -> Iterator[Piece]:
     """What gives something by kernels; on a CPU, the same by their references. `of`: for which products, if not these."""
-    width, heads, numbers, piece = kind.width, kind.heads, _numbers_on(device), _piece
+    width, heads, numbers, piece = kind.width, kind.heads, _numbers_on(device), Piece
     x, past = (numbers(33, width).to(state) for _ in range(2))
     d, seed = numbers(33, width).to(low), torch.tensor(-12345678901234567, device=device)
     bias, part = numbers(width).to(state) if kind.norm == 2 else None, DROPPED if kind.drops else 0.0
@@ -163,7 +188,7 @@ def packed_pieces(
     low: torch.dtype,
     of: torch.dtype | None = None,
     tiles: Sequence[int] = TILES,
-) -> Iterator[Callable[[], Outcome]]:
+) -> Iterator[Piece]:
     """Likewise of sentences in one row."""
     width, heads, numbers = kind.width, kind.heads, _numbers_on(device)
     for longest in tiles:
@@ -173,19 +198,19 @@ def packed_pieces(
         read, written = (_spans(lengths, device) for lengths in ((longest, 3, 0, 5), (longest - 2, 9, 7, 0)))
         q, kv, d_out = (numbers(1, longest + n, times * width).to(low) for n, times in ((8, 1), (8, 2), (8, 1)))
         memory = numbers(1, longest + 14, 2 * width).to(low)
-        yield _piece(_attention, q, kv, heads, None, True, (read, read))
-        yield _piece(_attention, q, memory, heads, None, False, (read, written))
+        yield Piece(_attention, q, kv, heads, None, True, (read, read))
+        yield Piece(_attention, q, memory, heads, None, False, (read, written))
         for causal, summed_up in kind.attentions:
             keys, both = (kv, (read, read)) if causal else (memory, (read, written))
-            yield _piece(_attention_gradients, d_out, q, keys, heads, None, causal, summed_up, both)
+            yield Piece(_attention_gradients, d_out, q, keys, heads, None, causal, summed_up, both)
     spans = _spans((11, 3, 6), device)
     tokens, table = torch.arange(20, device=device)[None] % 7, numbers(7, width).to(state)
     seed = torch.tensor(-12345678901234567, device=device)
     positions, part = numbers(11, width).to(state) if kind.positions else None, DROPPED if kind.drops else 0.0
-    yield _piece(embed, tokens, table, 2.0, positions, part, seed, spans.places)
+    yield Piece(embed, tokens, table, 2.0, positions, part, seed, spans.places)
     if kind.rotary is not None:
         by = turns(torch.arange(11, device=device)[None], width // heads, 100.0)
-        yield _piece(_turned, numbers(1, 20, 3 * width).to(low), heads, Turning(by, kind.rotary, spans.places))
+        yield Piece(_turned, numbers(1, 20, 3 * width).to(low), heads, Turning(by, kind.rotary, spans.places))
 
 
 def _spans(lengths: tuple[int, ...], device: torch.device) -> Spans:
@@ -198,14 +223,6 @@ def _numbers_on(device: torch.device) -> Callable[..., Tensor]:
     """Gives random numbers, the same on every device."""
     generator = torch.Generator().manual_seed(1)
     return lambda *shape: torch.randn(shape, generator=generator).bfloat16().float().to(device)
-
-
-def _piece(function: Callable[..., Any], *arguments: Any) -> Callable[[], Outcome]:
-    def done() -> Outcome:
-        found = function(*arguments)
-        return [one.float() for one in (found if isinstance(found, tuple) else (found,)) if one is not None]
-
-    return done
 
 
 Both = short_attention.Both
