@@ -157,7 +157,7 @@ class Gradients:
         """All rows at once, or as many at a time as fit into memory."""
         if shape in self.fitting and isinstance(batch, PackedBatch):
             batch = batch.padded()
-        count, begin, sums = len(batch.target_in), 0, []
+        count, begin, sums, unpacked = len(batch.target_in), 0, [], False
         rows = min(self.fitting.get(shape, count), count)
         factor = torch.full((), scale, device=self.device)  # torch.tensor would wait for the device
         while begin < count:
@@ -178,7 +178,7 @@ class Gradients:
                 batch = batch.padded()
                 count = rows = len(batch.target_in)
                 if max(batch.source.tokens.numel(), batch.target_in.numel()) < places:
-                    self.fitting[shape] = rows  # so it is smaller than it was: one more try as a whole
+                    unpacked = True  # it is smaller than it was: one more try as a whole
                     continue
             if computed is None:
                 rows = self._fewer(rows, count, shape)
@@ -187,7 +187,7 @@ class Gradients:
                 self.lowered.take_gradients()
             sums.append(computed)
             begin = begin + rows
-        if rows < count:
+        if rows < count or unpacked:
             self.fitting[shape], self.split = rows, self.split + 1
         if len(sums) == 1:
             return sums[0]

@@ -101,7 +101,7 @@ class Trainer:
             config.consistency,
             record,
             self.sharded is None and compile_pays(config, model, device),
-            fuse=config.fused and self.sharded is None and kernels_work(trained, *self._by_kernels()),
+            fuse=config.fused and self.sharded is None and kernels_work(trained, *self._what_to_try()),
             lowered=self.lowered,
             finish=self._finish if self.whole else None,
             within=None if self.sharded is None else self.sharded.whole,
@@ -122,8 +122,8 @@ class Trainer:
         if self.lowered is not None:
             self.lowered.refresh()
 
-    def _by_kernels(self) -> tuple[torch.device, bool, bool, list[int] | None]:
-        """With what, and for sentences how long, kernels have to be tried."""
+    def _what_to_try(self) -> tuple[torch.device, bool, bool, list[int] | None]:
+        """What trials of kernels go by: the device, the numbers of products and states, and how long texts are, if known."""
         low, lowered = uses_bfloat16(self.config, self.device), self.lowered is not None
         return self.device, low, lowered, lengths_of(self.text) if self.on_cuda and self.config.fused else None
 
@@ -216,7 +216,7 @@ class Trainer:
         """The text, packed or not."""
         longest, config = 0, self.config
         if config.packed and getattr(self.gradients, "fused", False):
-            longest = longest_packed(self.model, *self._by_kernels())
+            longest = longest_packed(self.model, *self._what_to_try())
         return in_batches(self.text, config, self.progress, self.team.several, longest, self.report)
 
     def _step(self, drawn: list[Drawn], received: int | None = None) -> None:

@@ -215,6 +215,7 @@ def test_packed_batches_that_do_not_fit_are_padded_and_cut(lengths: list[int], a
         subject(one, 1 / 20)
         same({name: p.grad for name, p in model.named_parameters() if p.grad is not None}, expected)
     assert tried == [*asked, *asked[1:]]
+    assert subject.split >= 1, "so that it is told"
 
 
 def test_replays_of_a_batch_depend_on_the_seed() -> None:

@@ -215,6 +215,6 @@ def test_a_run_has_kernels_tried_for_its_text(monkeypatch, tmp_path: Path, fused
     text, cpu = lopsided(), torch.device("cpu")
     subject = Trainer(model, text, None, config, tmp_path, cpu, Reporter(quiet=True))
     subject.on_cuda = True  # from here on
-    assert subject._by_kernels() == (cpu, False, False, lengths_of(text) if fused else None)
+    assert subject._what_to_try() == (cpu, False, False, lengths_of(text) if fused else None)
     subject._text()
     assert asked == ([(cpu, False, False, None), (cpu, False, False, lengths_of(text))] if fused else [])

@@ -32,9 +32,7 @@ class Kernels(NamedTuple):
     tiles: bool = False  # few rows, but not one, meet the vocabulary in tensor cores
     narrow: bool = False  # many short texts of one hypothesis: attention by programs of a warp
     aligned: bool = False  # many rows, tokens that are no multiple of 8: see many_logits
-    looks: bool = (
-        False  # a crowd of rows: the product with the vocabulary looks at its logits (looking_logits), from sm_90 on
-    )
+    looks: bool = False  # a crowd of rows: the product with the vocabulary looks at its logits, from sm_90 on
 
 
 def choose(rows: int, device: torch.device, *, source: bool, beams: int = 1, without: Collection[str] = ()) -> Kernels:
