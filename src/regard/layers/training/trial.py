@@ -33,7 +33,9 @@ from regard.layers.training.short_attention import attention_backward, attention
 from regard.layers.training.tiles import on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
 
-MOST_APART = 4e-2  # of numbers about 1, in bfloat16: rounding alone puts sums over 123 keys 0.02 apart (test_trial_rounding.py)
+MOST_APART = (
+    4e-2  # of numbers about 1, in bfloat16: rounding alone puts sums over 123 keys 0.02 apart (test_trial_rounding.py)
+)
 DROPPED = 0.3  # of states
 TILES = (16, 32, 64)  # of attention, where nobody says how long sentences are
 Outcome = list[Tensor]
