@@ -43,6 +43,7 @@ def trained(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
         f"train.save_every={steps}",
         f"train.log_every={arguments.log_every}",
         "train.compile=false",
+        "train.packed=false",
         *([] if dropped else ["model.dropout=0"]),
         *arguments.settings,
     ]

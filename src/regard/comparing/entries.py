@@ -20,7 +20,7 @@ SAME_FOR_ALL = ("data", "tokenizer", "augment")
 # Of another recipe's training, these are the compared recipe's: they make budget and measurements equal.
 EQUAL = (
     "steps", "batch_tokens", "accumulate", "max_tokens", "seed", "save_every", "validate_every", "valid_sentences",
-    "log_every", "precision", "device", "compile", "graphs", "threads", "workers",
+    "log_every", "precision", "device", "compile", "graphs", "packed", "threads", "workers",
 )  # fmt: skip
 CARRIED = ("width", "dropout", "tie")  # settings that mean the same in every model that has them
 RATED = ("adamw", "adam", "muon")  # optimizers that `usual_rate` is for

@@ -49,6 +49,7 @@ MOST_SHOWN = 4
 CHOSEN_BY_TIME = tuple(
     f"train.{name}" for name in ("steps", "warmup", "save_every", "validate_every", "log_every", "compile")
 )
+SAME_BATCHES = {"train": {"packed": False}}  # unless asked for: not every model could read packed ones
 CHOSEN_BY_PARAMETERS = ("train.lr", *(f"model.{name}" for name in ("width", *IN_PROPORTION)))
 
 
@@ -102,6 +103,7 @@ def prepare_plan(request: Request, folder: Path, report: Reporter) -> Prepared:
     recipe = request.recipe or " and ".join(Path(name).name for name in request.files.values())
     given = nested(request.settings)  # they go over all entries
     values = with_allowed(_gathered(request, given, before), request.allow)
+    values = configuration.merge(SAME_BATCHES, values)
     _refuse_standard_input(values)
     choose_device(build_run_config(values).train.device)
     timed = request.budget == "time"

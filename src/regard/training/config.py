@@ -71,7 +71,9 @@ class TrainConfig:
     fused: bool = (
         True  # on CUDA, layers of Transformers and GPTs by kernels of their own, where these know all their parts
     )
-    packed: bool = False  # sentence pairs one behind the other, without padding: on one GPU, where layers are fused (docs/adr/0023)
+    packed: Literal["auto", True, False] = (
+        "auto"  # sentence pairs one behind the other, without padding; auto: where layers are fused, on one GPU
+    )
     compile: Literal["auto", True, False] = (
         "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
     )

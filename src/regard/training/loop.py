@@ -40,7 +40,7 @@ from regard.training.log import MetricsLog, NoLog
 from regard.training.log_window import LogWindow
 from regard.training.lowered import Lowered
 from regard.training.optim import Optimizer
-from regard.training.packed_text import in_batches
+from regard.training.packed_text import in_batches, may_pack
 from regard.training.precision import low_weights, uses_bfloat16
 from regard.training.progress import Reporter
 from regard.training.regions import compile_pays
@@ -214,10 +214,10 @@ class Trainer:
 
     def _text(self) -> TrainingText:
         """The text, packed or not."""
-        longest, config = 0, self.config
-        if config.packed and getattr(self.gradients, "fused", False):
+        longest, about = 0, (self.text, self.config, self.progress, self.team.several)
+        if getattr(self.gradients, "fused", False) and may_pack(*about):
             longest = longest_packed(self.model, *self._what_to_try())
-        return in_batches(self.text, config, self.progress, self.team.several, longest, self.report)
+        return in_batches(*about, longest, self.report)
 
     def _step(self, drawn: list[Drawn], received: int | None = None) -> None:
         """A step with one worker's parts of batches. `received` is the signal that this worker has got, if any."""

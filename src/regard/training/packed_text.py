@@ -30,14 +30,14 @@ ELSEWHERE = (
 def in_batches(
     text: TrainingText, config: TrainConfig, progress: Progress, several: bool, longest: int, report: Reporter
 ) -> TrainingText:
-    """The text as a run goes through it: packed where its settings ask for that and this is possible when it begins.
+    """The text as a run goes through it: packed where its settings allow that and this is possible when it begins.
 
     `longest` is how long sentences may be for the model's kernels here. A run keeps its order of batches where it goes on.
     """
     begun, why = progress.multiple > 0, ""
     if progress.packed < 0:
         progress.packed, why = (0, "") if begun else longest_to_pack(config, text, several, longest)
-    if begun and config.packed and not progress.packed:
+    if begun and config.packed is True and not progress.packed:
         why = "this run began with padded batches, and goes on with them"
     if why:
         report.warn(f"setting train.packed: {why}. Batches are padded.")
@@ -49,8 +49,15 @@ def in_batches(
     return PackedText(cast(PairText, text), progress.packed, flat)
 
 
+def may_pack(text: TrainingText, config: TrainConfig, progress: Progress, several: bool) -> bool:
+    """Whether a run packs if its model's kernels can: else they need not be tried."""
+    if progress.packed >= 0:
+        return progress.packed > 0 and not several
+    return not progress.multiple and longest_to_pack(config, text, several, ROOMS[-1])[0] > 0
+
+
 def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, longest: int) -> tuple[int, str]:
-    """How long sentences may be that a new run packs, 0 for none; and if the settings ask for it, why not.
+    """How long sentences may be that a new run packs, 0 for none; and if the settings ask for it (`True`), why not.
 
     `longest` is how long the model's kernels allow them to be.
     """
@@ -61,12 +68,14 @@ def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, long
         "text": not plain or config.mixed_lengths,
         "workers": several,
         "twice": config.consistency > 0,
-        "model": longest < ROOMS[0],
         "size": config.batch_tokens < ROOMS[0],
+        "model": longest < ROOMS[0],
     }
     why = next((WHY_NOT[name] for name, holds in reasons.items() if holds), "")
     rooms = [room for room in ROOMS if room <= min(longest, config.batch_tokens)]
-    return (0, why) if why else (rooms[-1], "")
+    if why:
+        return 0, why if config.packed is True else ""
+    return rooms[-1], ""
 
 
 class PackedText:

@@ -278,6 +278,14 @@ def test_a_plan_says_all_that_is_needed(recipe, tmp_path):
     assert read_plan(tmp_path / "out") == plan
 
 
+def test_all_entries_read_padded_batches_unless_asked_for(recipe, tmp_path):
+    """Only some models can read packed ones, which hold more text."""
+    for settings, expected in (([], False), (["train.packed=true"], True), (["train.packed=auto"], "auto")):
+        models = ["transformer", "luong", "multi30k-quick"]
+        plan = prepared(recipe, tmp_path / str(expected), models=models, settings=settings).plan
+        assert [entry.values["train"]["packed"] for entry in plan.entries] == [expected] * 3
+
+
 def test_seeds_go_on_from_the_recipes(recipe, tmp_path):
     assert prepared(recipe, tmp_path / "out", seeds=2, settings=["train.seed=7"]).plan.seeds == (7, 8)
 

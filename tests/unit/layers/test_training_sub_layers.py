@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,23 @@ def test_kernels_that_are_wrong_or_do_not_run_are_not_used(
         (record,) = caplog.records
         assert record.getMessage().startswith("train.fused: ")
         assert why in record.getMessage()
+    trial.kernels_work.cache_clear()
+
+
+def test_threads_that_try_kernels_have_the_device_before_they_begin(monkeypatch) -> None:
+    """Triton asks the driver for descriptors of tensors, and that fails in a thread where torch has launched nothing."""
+    bound: set[tuple[int, torch.device]] = set()
+    here, right = torch.device("cpu"), trial.add_and_norm
+    monkeypatch.setattr(trial, "usable", lambda _: True)
+    monkeypatch.setattr(trial, "bound_to", lambda device: bound.add((threading.get_ident(), device)))
+
+    def where(*arguments):
+        assert (threading.get_ident(), here) in bound
+        return right(*arguments)
+
+    monkeypatch.setattr(trial, "add_and_norm", where)
+    trial.kernels_work.cache_clear()
+    assert trial.kernels_work(here, trial.Kind(32, 2), torch.float32, torch.float32)
     trial.kernels_work.cache_clear()
 
 

@@ -374,14 +374,15 @@ def forced(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("forced")
 def test_a_run_learns_the_same(tmp_path: Path) -> None:
-    plain, fused = (trained(tmp_path / str(fuse), 0.0, steps=6, fused=fuse, eps=1e-3) for fuse in (False, True))
+    given: dict[str, Any] = {"steps": 6, "packed": False, "eps": 1e-3}
+    plain, fused = (trained(tmp_path / str(fuse), 0.0, fused=fuse, **given) for fuse in (False, True))
     assert (plain.gradients.fused, fused.gradients.fused) == (False, True)
     for (name, a), b in zip(fused.model.named_parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.usefixtures("forced")
-@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"consistency": 1.0}, {"packed": True}])
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"consistency": 1.0}, {"packed": False}])
 def test_a_run_goes_on_bit_for_bit(tmp_path: Path, settings: dict[str, Any]) -> None:
     whole = trained(tmp_path / "whole", 0.3, steps=6, **settings)
     trained(tmp_path / "parts", 0.3, steps=3, **settings)
@@ -400,7 +401,7 @@ def test_a_packed_run_learns_what_it_does_with_the_same_pairs_padded(monkeypatch
     monkeypatch.setattr(
         Gradients, "__call__", lambda self, one, *given: seen.append(type(one).__name__) or right(self, one, *given)
     )
-    given: dict[str, Any] = {"packed": True, "eps": 1e-3}
+    given: dict[str, Any] = {"eps": 1e-3}
     packed = trained(tmp_path / "packed", 0.0, steps=6, **given)
     assert packed.progress.packed == 32
     assert set(seen) == {"PackedBatch"}
@@ -424,15 +425,33 @@ def test_a_packed_run_learns_what_it_does_with_the_same_pairs_padded(monkeypatch
     ],
 )
 def test_a_run_that_cannot_pack_says_why_and_pads(capsys, tmp_path: Path, settings: dict[str, Any], why: str) -> None:
-    subject = trained(tmp_path, 0.0, steps=2, packed=True, **settings)
-    assert subject.progress.packed == 0
-    assert why in " ".join(capsys.readouterr().err.split())
+    for asked, said in ((True, why), ("auto", ""), (False, "")):
+        subject = trained(tmp_path / str(asked), 0.0, steps=2, packed=asked, **settings)
+        assert subject.progress.packed == 0
+        shown = " ".join(capsys.readouterr().err.split())
+        assert said in shown
+        assert bool(shown) == bool(said)
 
 
-def test_a_run_of_before_there_were_packed_batches_goes_on_padded() -> None:
-    text, config = PairText(store()), TrainConfig(packed=True)
+@pytest.mark.usefixtures("forced")
+def test_kernels_of_packed_batches_are_tried_where_they_would_be_used(monkeypatch, tmp_path: Path) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(trial, "packed_work", lambda *_: not tried.append(1))
+    for settings in ({"packed": False}, {"consistency": 1.0}, {"mixed_lengths": True}, {"fused": False}):
+        trained(tmp_path / next(iter(settings)), 0.0, steps=3, **settings)
+        trained(tmp_path / next(iter(settings)), 0.0, steps=6, **{**settings, "packed": "auto"})
+    assert not tried
+    for steps in (3, 6):
+        trained(tmp_path / "auto", 0.0, steps=steps)
+        assert len(tried) == steps / 3
+
+
+@pytest.mark.parametrize("asked", [True, "auto"])
+def test_a_run_of_before_there_were_packed_batches_goes_on_padded(capsys, asked: Any) -> None:
+    text, config = PairText(store()), TrainConfig(packed=asked)
     old, new = Progress(step=3, multiple=8), Progress()
     assert in_batches(text, config, old, False, 128, Reporter(quiet=True)) is text
+    assert bool(capsys.readouterr().err) == (asked is True)
     packed = in_batches(text, config, new, False, 128, Reporter(quiet=True))
     assert isinstance(packed, PackedText)
     assert (old.packed, new.packed, packed.longest, packed.flat) == (0, 128, 128, True)
@@ -460,9 +479,9 @@ def test_a_packed_run_that_goes_on_elsewhere_says_what_that_takes(
 
 @pytest.mark.usefixtures("forced")
 def test_a_run_that_began_padded_goes_on_so(tmp_path: Path) -> None:
-    trained(tmp_path / "one", 0.0, steps=3)
+    trained(tmp_path / "one", 0.0, steps=3, packed=False)
     subject = trained(tmp_path / "one", 0.0, steps=6, packed=True)
-    whole = trained(tmp_path / "two", 0.0, steps=6)
+    whole = trained(tmp_path / "two", 0.0, steps=6, packed=False)
     assert subject.progress.packed == 0
     for a, b in zip(subject.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(a, b)

@@ -109,7 +109,7 @@ def test_a_plan_says_that_packed_batches_are_fuller(here, monkeypatch):
     files, settings = KINDS["transformer"]
 
     def told() -> bool:
-        found = regard.plan(**files, settings=[*settings, "train.packed=true"], seconds=0.05)
+        found = regard.plan(**files, settings=settings, seconds=0.05)
         return any("train.packed" in note for note in found.notes)
 
     assert not told(), "a CPU packs nothing"

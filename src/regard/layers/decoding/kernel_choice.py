@@ -19,7 +19,7 @@ import torch
 FEW = 8  # rows up to here: kernels start early
 FEWEST_WHOLE = 2  # rows from here on: whole sub-layers
 FEWEST_NARROW = 64  # texts of one hypothesis from here on: narrow programs of attention
-FEWEST_LOOKING = 1024  # rows from here on: the product with the vocabulary looks at its logits; measured with 2,048
+FEWEST_LOOKING = 2048  # rows from here on: the product with the vocabulary looks at its logits
 FORCED: dict[str, bool] = {}  # for benchmarks and tests: parts of a choice that are not left to the rule
 
 

@@ -30,7 +30,7 @@ from regard.layers.training.library_attention import copy_heads
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
 from regard.layers.training.relu_product import product_through_relu
 from regard.layers.training.short_attention import attention_backward, attention_forward
-from regard.layers.training.tiles import on_device
+from regard.layers.training.tiles import bound_to, on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 MOST_APART = (
@@ -127,7 +127,7 @@ def _as_references(
     try:
         references = pieces(here, kind, exact, exact, of=low, tiles=tiles)
         pairs = list(zip(pieces(device, kind, state, low, tiles=tiles), references, strict=True))
-        with ThreadPoolExecutor(max(1, processors())) as pool:
+        with ThreadPoolExecutor(max(1, processors()), initializer=bound_to, initargs=(device,)) as pool:
             right = list(pool.map(agree, pairs))
     except Exception as error:  # a compiler that does not work (Triton needs one for C, too): there is another way
         log.warning("%s: they do not run here (%s: %s)", otherwise, type(error).__name__, str(error)[:300])
