@@ -44,7 +44,7 @@ def test_older_and_smaller_gpus(gpu) -> None:
         kernel_choice.FORCED.clear()
 
 
-@pytest.mark.parametrize(("rows", "looks"), [(64, False), (1023, False), (1024, True), (2048, True)])
+@pytest.mark.parametrize(("rows", "looks"), [(64, False), (1024, False), (2047, False), (2048, True), (4096, True)])
 def test_a_crowd_of_rows_has_a_product_that_looks_where_gpus_copy_tiles(gpu, rows: int, looks: bool) -> None:
     for capability, here in {(9, 0): looks, (8, 9): False}.items():
         gpu.append(capability)
