@@ -58,7 +58,7 @@ def one(name: str, folder: Path, longest: int, steps: int, seed: int, extra: Seq
         "data.valid_size=50", "data.test_size=50", "data.allow=same-file", "tokenizer.kind=word",
         f"train.steps={steps}", f"train.save_every={steps}", f"train.seed={seed}", "train.batch_tokens=1500",
         f"train.lr={2e-3 if name == 'transformer' else 5e-3}", "train.schedule=linear", "train.warmup=100",
-        "train.label_smoothing=0.0", "train.patience=0", "train.select=last", *extra,
+        "train.label_smoothing=0.0", "train.patience=0", "train.select=last", "train.packed=false", *extra,
     ]  # fmt: skip
     files = {"src": str(folder / "text.src"), "tgt": str(folder / "text.tgt")}
     result = regard.train(out=folder / "run", settings=settings, report=Reporter(quiet=True), **files)

@@ -67,7 +67,8 @@ def train(name: str, folder: Path, settings: list[str]) -> None:
 
 def one(name: str, arguments: argparse.Namespace) -> tuple[dict, list[Point]]:
     """What a model's run is like, and its curve; of a trial alone, no curve."""
-    common = [f"data.folder={arguments.data.absolute()}", *MODELS[name], *arguments.settings]
+    same = "train.packed=false"  # batches for all
+    common = [f"data.folder={arguments.data.absolute()}", same, *MODELS[name], *arguments.settings]
     trial, folder = arguments.out / f"{name}-trial", arguments.out / name
     if arguments.pace == "trial" or arguments.stage == "trial" or not arguments.steps:
         quick = [f"train.{setting}={TRIAL}" for setting in ("steps", "save_every", "validate_every")]

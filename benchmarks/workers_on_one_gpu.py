@@ -43,7 +43,7 @@ def settings(given: argparse.Namespace, *more: str) -> list[str]:
     return [
         f"train.steps={given.steps}", f"train.save_every={half}", "train.log_every=5", f"train.device={given.device}",
         "train.precision=float32", "train.deterministic=true", "train.batch_tokens=4000", "data.max_pairs=8000",
-        "data.valid_size=100", "data.test_size=10", "train.select=last", *more,
+        "data.valid_size=100", "data.test_size=10", "train.select=last", "train.packed=false", *more,
     ]  # fmt: skip
 
 

@@ -48,6 +48,11 @@ def _of_budget(plan: Plan, results: Sequence[RunResult]) -> list[str]:
     said = []
     if len(tokens_a_step(plan)) > 1:
         said.append("Not all entries have batches of the same size: in equal steps they do not read the same text.")
+    packing = {(entry.model, entry.values.get("train", {}).get("packed", False)) for entry in plan.entries}
+    if len(packing) > 1 and any(packed for _, packed in packing):
+        said.append(
+            "Batches of some entries may be packed (train.packed), and hold more text: in equal steps they do not read the same."
+        )
     if plan.budget.kind == "time":
         seconds = plan.budget.seconds or 0.0
         off = [

@@ -270,9 +270,15 @@ def read_plan(folder: str | Path) -> Plan:
         versions=row.named_texts("versions"),
         machine=row.text("machine"),
         entries=entries,
-        common=row.section("common").values,
+        common=_padded(row.section("common").values),
         fingerprints=row.named_texts("fingerprints"),
     )
+
+
+def _padded(values: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a comparison that was begun before batches could be packed: it goes on with the same ones."""
+    train = values.get("train")
+    return {**values, "train": {"packed": False, **train}} if isinstance(train, dict) else values
 
 
 def _entry(row: Fields) -> Entry:
@@ -284,7 +290,7 @@ def _entry(row: Fields) -> Entry:
         slug=slug,
         model=row.text("model"),
         changes=tuple(row.texts("changes", 100)),
-        values=row.section("values").values,
+        values=_padded(row.section("values").values),
         steps=row.whole("steps"),
         fixed=tuple(row.texts("fixed", 1000)),
         parameters=row.whole("parameters", optional=True),

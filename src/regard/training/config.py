@@ -25,7 +25,9 @@ class TrainConfig:
     """How to train. The learning rate is the schedule's peak; steps are optimizer updates, counted from 1."""
 
     steps: int = 10_000
-    batch_tokens: int = 4096  # per micro-batch: rows times the longer side, padding included
+    batch_tokens: int = (
+        4096  # per micro-batch: rows times the longer side, padding included; packed: the places of either side
+    )
     accumulate: int = 1  # micro-batches per step
     max_tokens: int = 200  # longer sentences are left out of training; what classifiers read is cut
     window: int = 0  # language and masked models: tokens of a row; 0: what the model's context has room for, or 64

@@ -215,7 +215,7 @@ class Gradients:
         rows, packed = len(batch.target_in), isinstance(batch, PackedBatch)
         if packed and (place != WHOLE or times > 1 or not self.fused):
             raise TrainingError(
-                "a packed batch", "it is read whole, once, and by kernels of sub-layers", "Unset train.packed"
+                "a packed batch", "it is read whole, once, and by kernels of sub-layers", "Set train.packed=false"
             )
         if not packed and place != WHOLE:
             batch = batch.of([t[place] for t in batch.tensors()])

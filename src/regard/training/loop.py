@@ -214,10 +214,15 @@ class Trainer:
 
     def _text(self) -> TrainingText:
         """The text, packed or not."""
-        longest, about = 0, (self.text, self.config, self.progress, self.team.several)
-        if getattr(self.gradients, "fused", False) and may_pack(*about):
-            longest = longest_packed(self.model, *self._what_to_try())
-        return in_batches(*about, longest, self.report)
+        about = self.text, self.config, self.progress, self.team.several
+        return in_batches(*about, self.longest_packed(), self.report)
+
+    def longest_packed(self) -> int:
+        """How long sentences may be that kernels here read packed; 0 where none are, or would be if they could."""
+        about = self.text, self.config, self.progress, self.team.several
+        if not getattr(self.gradients, "fused", False) or not may_pack(*about):
+            return 0
+        return longest_packed(self.model, *self._what_to_try())
 
     def _step(self, drawn: list[Drawn], received: int | None = None) -> None:
         """A step with one worker's parts of batches. `received` is the signal that this worker has got, if any."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from regard.data.batching import ALL, Batch, BatchStream, Part, Place
 from regard.data.packing import ROOMS, PackedBatch, PackedPlan, collate_packed, packs
+from regard.data.store import TokenStore
 from regard.models.base import Writer
 from regard.training.config import TrainConfig
 from regard.training.progress import Reporter
@@ -21,6 +22,7 @@ WHY_NOT = {
     "model": "needs a GPU, and a Transformer whose layers are fused (train.fused), without dropout on attention",
     "size": f"batches of fewer than {ROOMS[0]} tokens have no room for sentences",
 }
+ALIKE = 0.8  # sides that differ more in their tokens are padded: packed batches have as many places on either
 ELSEWHERE = (
     "This run began with packed batches, and its sentences stay together: padded, as they have to be here, its batches take up "
     "to nearly three times as many places as train.batch_tokens. If they do not fit, they are cut."
@@ -72,10 +74,18 @@ def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, long
         "model": longest < ROOMS[0],
     }
     why = next((WHY_NOT[name] for name, holds in reasons.items() if holds), "")
+    if config.packed == "auto" and isinstance(text, PairText) and not _alike(text.store):
+        return 0, ""
     rooms = [room for room in ROOMS if room <= min(longest, config.batch_tokens)]
     if why:
         return 0, why if config.packed is True else ""
     return rooms[-1], ""
+
+
+def _alike(store: TokenStore) -> bool:
+    """Whether both sides have about as many tokens."""
+    shorter, longer = sorted(int(side.lengths.sum()) + len(side) for side in (store.source, store.target))
+    return shorter >= ALIKE * longer
 
 
 class PackedText:

@@ -11,7 +11,6 @@ from typing import Any
 from regard.core import config as configuration
 from regard.core.errors import ConfigError, TrainingError
 from regard.core.files import read_json, write_json
-from regard.data.packing import ROOMS
 from regard.models.base import MODELS
 from regard.tasks.folder import CONFIG, FORMAT
 from regard.training.checking import keep_input
@@ -117,6 +116,7 @@ def plan(
 def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
     """The plan of a run that is about to begin."""
     config = trainer.config
+    packed, _ = longest_to_pack(config, trainer.text, trainer.team.several, trainer.longest_packed())  # of a new run
     sizes = read_json(folder / CONFIG)
     found, probe = sample(trainer), Probe(trainer)
     notes: list[str] = []
@@ -142,7 +142,7 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
         notes.append("Batches are prepared more slowly than steps are taken: raise train.workers.")
     each = max(each, pipeline)
     fused = getattr(trainer.gradients, "fused", False)
-    if fused and longest_to_pack(config, trainer.text, trainer.team.several, ROOMS[-1])[0]:
+    if packed:
         notes.append(
             "Measured on padded batches: packed ones (train.packed) are fuller, so there are fewer of them to a text."
         )

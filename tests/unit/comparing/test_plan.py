@@ -281,7 +281,7 @@ def test_a_plan_says_all_that_is_needed(recipe, tmp_path):
 def test_all_entries_read_padded_batches_unless_asked_for(recipe, tmp_path):
     """Only some models can read packed ones, which hold more text."""
     for settings, expected in (([], False), (["train.packed=true"], True), (["train.packed=auto"], "auto")):
-        models = ["transformer", "luong", "multi30k-quick"]
+        models = ["transformer", "luong", "europarl-en-de"]
         plan = prepared(recipe, tmp_path / str(expected), models=models, settings=settings).plan
         assert [entry.values["train"]["packed"] for entry in plan.entries] == [expected] * 3
 
@@ -443,6 +443,16 @@ def test_text_that_has_changed_is_refused(recipe, tmp_path, text_files):
     write_plan(out, dataclasses.replace(plan, fingerprints={"data": "another"}))
     with pytest.raises(DataError, match="the text is not what this comparison was started with"):
         prepared(recipe, out)
+
+
+def test_a_comparison_of_before_batches_could_be_packed_goes_on_with_padded_ones(recipe, tmp_path):
+    out = tmp_path / "out"
+    plan = written(recipe, out, models=["transformer", "luong"])
+    text = (out / PLAN).read_text()
+    assert text.count('"packed": false,') == 3  # of what is common, and of each entry
+    (out / PLAN).write_text(text.replace('"packed": false,', ""))
+    assert read_plan(out) == plan
+    assert prepared(recipe, out, models=["transformer", "luong", "cho"]).plan.entries[:2] == plan.entries
 
 
 @pytest.mark.parametrize("broken", ["", "[]", '{"format": 1}', '{"format": 1, "entries": [{"slug": "../x"}]}', "nan"])

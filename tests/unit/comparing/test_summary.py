@@ -243,6 +243,27 @@ def test_what_differs_is_warned_of(tmp_path: Path):
         assert said in warnings
 
 
+@pytest.mark.parametrize(
+    ("models", "packed", "warned"),
+    [
+        ({"a": "a", "b": "b"}, (False, False), False),
+        ({"a": "a", "b": "b"}, ("auto", "auto"), True),
+        ({"a": "a", "b": "a"}, (True, True), False),
+        ({"a": "a", "b": "a"}, (False, True), True),
+    ],
+)
+def test_packed_batches_beside_padded_ones_are_warned_of(models, packed, warned):
+    refs = references(20)
+    plan = plan_of(models, (1,))
+    entries = [
+        dataclasses.replace(entry, values={"train": {"batch_tokens": 700, "packed": each}})
+        for entry, each in zip(plan.entries, packed, strict=True)
+    ]
+    plan = dataclasses.replace(plan, entries=tuple(entries))
+    summary = summarise_texts(plan, [result_of(plan, "a", 1, refs, refs)], [], refs, refs, {("a", 1): refs})
+    assert ("train.packed" in " ".join(summary.warnings)) == warned
+
+
 def test_unequal_batches_and_a_missing_test_text_are_warned_of():
     refs = references(20)
     plan = plan_of({"a": "a", "b": "b"}, (1,))

@@ -173,7 +173,7 @@ def test_which_models_read_packed_batches_and_how_long_ones(monkeypatch) -> None
 
 
 def test_a_packed_batch_is_not_for_a_model_s_own_forward_pass() -> None:
-    with pytest.raises(TrainingError, match=r"a packed batch.*Unset train\.packed"):
+    with pytest.raises(TrainingError, match=r"a packed batch.*Set train\.packed=false"):
         computed(make(KNOWN["rotary"]), collate_packed(*pairs(), np.arange(5), 64))
 
 

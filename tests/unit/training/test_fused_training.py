@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.core.types import Packed, Padded
 from regard.data.batching import Batch
 from regard.data.packing import PackedBatch, collate_packed
-from regard.data.store import TokenRows
+from regard.data.store import TokenRows, TokenStore
 from regard.layers.attention import multihead
 from regard.layers.training import dropped, library_attention, short_attention, trial
 from regard.models import fused_forward as module
@@ -36,7 +36,7 @@ from regard.training.config import TrainConfig
 from regard.training.gradient import Gradients
 from regard.training.loop import Trainer
 from regard.training.lowered import Lowered
-from regard.training.packed_text import PackedText, in_batches
+from regard.training.packed_text import PackedText, in_batches, longest_to_pack
 from regard.training.progress import Reporter
 from regard.training.run_progress import Progress
 from regard.training.texts import PairText
@@ -444,6 +444,18 @@ def test_kernels_of_packed_batches_are_tried_where_they_would_be_used(monkeypatc
     for steps in (3, 6):
         trained(tmp_path / "auto", 0.0, steps=steps)
         assert len(tried) == steps / 3
+
+
+@pytest.mark.parametrize(("times", "packed"), [(1.0, True), (1.2, True), (1.5, False), (4.0, False)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_sides_of_unlike_lengths_are_packed_for_those_who_ask(times: float, packed: bool, turned: bool) -> None:
+    """A packed batch has as many places on either side."""
+    sides = [TokenRows.from_lists([[5] * int(10 * n) for _ in range(30)]) for n in (1.0, times)]
+    source, target = reversed(sides) if turned else sides
+    text = PairText(TokenStore(source, target, kept=np.arange(30)))
+    for asked, expected in (("auto", packed), (True, True), (False, False)):
+        found, why = longest_to_pack(TrainConfig(packed=asked), text, False, 128)
+        assert (bool(found), why) == (expected, "")
 
 
 @pytest.mark.parametrize("asked", [True, "auto"])

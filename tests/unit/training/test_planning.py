@@ -13,6 +13,7 @@ from regard.cli.plan import lines_of, size
 from regard.core.errors import ConfigError, TrainingError
 from regard.core.types import Padded
 from regard.data.batching import Batch
+from regard.layers.training import trial
 from regard.training import loop, planning, probing
 from regard.training.planning import Plan, _line, _rounded
 from regard.training.probing import MemoryUse, resized
@@ -108,13 +109,17 @@ def test_bad_recipes_are_errors_as_of_training(here):
 def test_a_plan_says_that_packed_batches_are_fuller(here, monkeypatch):
     files, settings = KINDS["transformer"]
 
-    def told() -> bool:
-        found = regard.plan(**files, settings=settings, seconds=0.05)
+    def told(*more: str) -> bool:
+        found = regard.plan(**files, settings=[*settings, *more], seconds=0.05)
         return any("train.packed" in note for note in found.notes)
 
     assert not told(), "a CPU packs nothing"
     monkeypatch.setattr(loop, "kernels_work", lambda *_: True)
-    assert told()
+    assert not told(), "there are no kernels for packed batches"
+    monkeypatch.setattr(trial, "packed_work", lambda *_: True)
+    assert told("model.heads=1")
+    assert not told("model.heads=1", "model.attention_dropout=0.1")
+    assert not told("model.heads=1", "train.packed=false")
 
 
 def limited(monkeypatch, most: int) -> None:
