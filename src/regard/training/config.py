@@ -74,7 +74,7 @@ class TrainConfig:
         True  # on CUDA, layers of Transformers and GPTs by kernels of their own, where these know all their parts
     )
     packed: Literal["auto", True, False] = (
-        "auto"  # sentence pairs one behind the other, without padding; auto: where layers are fused, on one GPU
+        "auto"  # sentence pairs one behind the other, without padding; auto: on one GPU, layers fused, sides of like lengths
     )
     compile: Literal["auto", True, False] = (
         "auto"  # the layers; auto: on CUDA, in runs long enough to earn the time back
