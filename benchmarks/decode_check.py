@@ -62,18 +62,23 @@ QUICK: dict[str, tuple[tuple[int, ...], list[str]]] = {
     "gpt": ((1,), ["greedy"]),
 }  # batches and searches of models
 
-NUMBERED: dict[str, list[tuple[Any, str]]] = {
+NUMBERED: dict[str, list[tuple[Any, ...]]] = {
     "few": [(fast_steps, "FEW_ROWS")],
     "singly": [(where, "FEWEST") for where in (products, vocabulary, fast_steps)],
     "group": [(vocabulary, "GROUP")],
     "slices": [(whole_feed_forward, name) for name in ("SLICES", "SLICES_OF_ROWS")],
     "places": [(narrow_attention, "PLACES")],
-    "turn": [(attention, "PLACES")],
-    "lookers": [(attention, "CROWD_WARPS")],
+    "turn": [(attention, "BACK", "places")],
+    "lookers": [(attention, "BACK", "warps")],
+    "stages": [(attention, "BACK", "stages")],
+    "skips": [(attention, "BACK", "skips")],
+    "from": [(attention, "CROWD")],
+    "overers": [(attention, "OVER", "warps")],
+    "overstages": [(attention, "OVER", "stages")],
     "part": [(vocabulary, "CROWD_PART")],
     "readers": [(vocabulary, "CROWD_WARPS")],
     "crowd": [(kernel_choice, "FEWEST_LOOKING")],
-}  # words with a number, and what it is of
+}  # words with a number, and what it is of: of a tuple with names, the name
 
 
 LOOKING_LAUNCHES: Counter[str] = Counter()  # by the names of ways
@@ -87,7 +92,9 @@ class Way:
     - "early", "whole", "ahead", "tiles", "narrow", "aligned", "looks": what kernel_choice.Kernels says of these; together with
       "on", the rest is as it is by default, and otherwise as in "parts"; "looks" is then for few rows and wide states, too;
       "slicesN": so many programs share a feed-forward sub-layer of "whole"; "placesN": of "narrow", a program looks at so many
-      places in a turn, and "turnN" of the others; "lookersN": these have so many warps, where they are a crowd; "partN",
+      places in a turn; "turnN", "lookersN", "stagesN", "skips1": of those that look back where they are a crowd, all that
+      `attention.Cut` says, and "overersN", "overstagesN" of those that look over the source; "fromN": N programs are a crowd (with
+      "from1", all, also in the small batches of a check); "partN",
       "readersN": tokens and warps of a program that reads logits, from `vocabulary.CROWD` rows on;
     - "crowdN": from N rows on (`kernel_choice.FEWEST_LOOKING`), the product with the vocabulary looks at its logits;
     - "fewN": up to N rows (`fast_steps.FEW_ROWS`), kernels have the products in them;
@@ -119,7 +126,12 @@ class Way:
         forced = {name: name in self.words for name in Kernels._fields if name in self.words or "on" not in self.words}
         changes: list[tuple[Any, str, Any]] = [(kernel_choice, "FORCED", forced)]
         changes += [(kernel_choice, "FEWEST_LOOKING", 1), (looking_logits, "WIDEST", 1 << 16)] if self.looks else []
-        changes += [(*place, number) for word, number in self.numbers.items() for place in NUMBERED[word]]
+        cuts: dict[str, Any] = {}
+        for word, number in self.numbers.items():
+            for where, name, *field in NUMBERED[word]:
+                if field:  # several words may be of one tuple
+                    cuts[name] = cuts.get(name, getattr(where, name))._replace(**{field[0]: number})
+                changes.append((where, name, cuts.get(name, number)))
         changes.append((looking_logits, "launch", self._counted(looking_logits.launch)))
         usual = [(where, name, getattr(where, name)) for where, name, _ in changes]
         try:

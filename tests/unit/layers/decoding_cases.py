@@ -94,16 +94,22 @@ def check_attention() -> None:
         for b in range(sentences):
             hidden[b, :, at[b] :] = -inf
             hidden[b, :, at[b]] = torch.eye(beams).log()
-        for places in (attention.FEWEST_PLACES, 8):
-            attention.FEWEST_PLACES, attention.PLACES = places, 16
-            close(*both(attention.attend_cache, x, keys, values, hidden.flatten(2), positions, heads, 0.3, capacity))
+        for places, skips in ((attention.FEWEST_PLACES, False), (8, False), (attention.FEWEST_PLACES, True), (8, True)):
+            attention.FEWEST_PLACES, attention.USUAL = places, attention.Cut(places=16, skips=skips)
+            rest = hidden.flatten(2), positions, heads, 0.3, capacity
+            (found, own), expected = both(attention.attend_cache, x, keys, values, *rest)
+            close((found, own), expected)
+            if skips and beams > 1:
+                unseen = (hidden.amax(1) == -inf)[:, None, :, :, None]
+                spoilt = [cache.masked_fill(unseen, torch.nan) for cache in (keys, values)]
+                close(both(attention.attend_cache, x, *spoilt, *rest)[0][0], found)
         query, length = torch.randn(sentences * beams, heads * width), capacity
         memory = [torch.randn(sentences, length, heads, width).transpose(1, 2) for _ in range(2)]
         keep = torch.arange(length) < torch.tensor([[length], [1], [length // 2]])
         for places in (256, 4):
             attention.FEWEST_PLACES = places
             close(*both(attention.attend_memory, query, *memory, keep, 0.4))
-        attention.FEWEST_PLACES, attention.PLACES = 256, 64
+        attention.FEWEST_PLACES, attention.USUAL = 256, attention.Cut()
 
 
 def check_halves() -> None:
@@ -148,6 +154,10 @@ if __name__ == "__main__":
     check_residual_norm()
     check_vocabulary()
     check_attention()
-    assert [attention._warps(*of) for of in ((4096, 4), (4096, 1), (512, 4))] == [2, 4, 4]
+    crowd = attention.Cut(32, 1)
+    cuts = [attention._cut(*of, crowd) for of in ((4096, 4), (4096, 1), (512, 4))]
+    assert cuts == [crowd, attention.USUAL, attention.USUAL]
+    attention.CROWD, attention.BACK, attention.OVER = 1, attention.Cut(places=16, skips=True), attention.Cut(places=16)
+    check_attention()
     check_halves()
     print("equal")

@@ -12,6 +12,8 @@ nothing beyond is read.
 # pyright: reportOptionalMemberAccess=false, reportInvalidTypeForm=false, reportPossiblyUnboundVariable=false
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -21,11 +23,23 @@ from regard.layers.decoding import narrow_attention
 from regard.layers.decoding.triton_here import jit, launch, power_of_2, ready, runs_on, tl
 
 PLACES = 64  # looked at in one turn
-WARPS = 4  # of a program
-CROWD, CROWD_WARPS = 2048, 2  # programs of a beam from so many on have fewer: more of them run at once
+CROWD = 2048  # programs of a beam from so many on: more of them should run at once
 PROGRAMS = 264  # as many as run at once; fewer share places
 FEWEST_PLACES = 256  # of a program that shares
 MOST_PARTS = 16
+
+
+class Cut(NamedTuple):
+    """How programs are cut."""
+
+    places: int = PLACES  # that are looked at in one turn
+    warps: int = 4
+    stages: int = 2  # turns whose keys and values are asked for at once
+    skips: bool = False  # cached slots that no hypothesis of the beam sees any more are not read
+
+
+USUAL = Cut()
+BACK = OVER = Cut(warps=2)  # of a crowd: over the text, over the source
 
 
 def attend_cache(
@@ -37,6 +51,7 @@ def attend_cache(
     heads: int,
     scale: float,
     longest: int,
+    cut: Cut | None = None,
 ) -> Float[Tensor, "N D"]:
     """Queries over their own past, and over themselves. `projected` are queries, keys and values of the B K = N next tokens.
 
@@ -49,6 +64,7 @@ def attend_cache(
     if narrow_attention.fits(longest, beams):
         return narrow_attention.attend_cache(projected, keys, values, positions, heads, scale)
     parts = _parts(sentences * heads, longest * beams)
+    cut = cut or _cut(sentences * heads * parts, beams, BACK)
     out, found = _results(projected, heads * width, heads, parts)
     launch(
         _attend_cache,
@@ -68,9 +84,10 @@ def attend_cache(
         PARTS=parts,
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
-        PLACES=PLACES,
-        num_warps=_warps(sentences * heads * parts, beams),
-        num_stages=2,
+        PLACES=cut.places,
+        SKIPS=cut.skips and beams > 1,
+        num_warps=cut.warps,
+        num_stages=cut.stages,
     )
     return _joined(out, found, parts, heads, width)
 
@@ -81,6 +98,7 @@ def attend_memory(
     values: Float[Tensor, "B H S Dh"],
     keep: Bool[Tensor, "B S"],
     scale: float,
+    cut: Cut | None = None,
 ) -> Float[Tensor, "N D"]:
     """Queries of B K = N tokens over the source, of which `keep` says what is there."""
     if not runs_on(query):
@@ -90,6 +108,7 @@ def attend_memory(
     if narrow_attention.fits(length, beams):
         return narrow_attention.attend_memory(query, keys, values, keep.view(torch.uint8), scale)
     parts = _parts(sentences * heads, length)
+    cut = cut or _cut(sentences * heads * parts, beams, OVER)
     out, found = _results(query, heads * width, heads, parts)
     launch(
         _attend_memory,
@@ -110,9 +129,9 @@ def attend_memory(
         PARTS=parts,
         TILE=_tile(beams),
         CELLS=max(16, power_of_2(width)),
-        PLACES=min(PLACES, max(16, power_of_2(length))),
-        num_warps=_warps(sentences * heads * parts, beams),
-        num_stages=2,
+        PLACES=min(cut.places, max(16, power_of_2(length))),
+        num_warps=cut.warps,
+        num_stages=cut.stages,
     )
     return _joined(out, found, parts, heads, width)
 
@@ -122,8 +141,8 @@ def _tile(beams: int) -> int:
     return 1 if beams == 1 else max(16, power_of_2(beams))
 
 
-def _warps(programs: int, beams: int) -> int:
-    return CROWD_WARPS if beams > 1 and programs >= CROWD else WARPS
+def _cut(programs: int, beams: int, crowd: Cut) -> Cut:
+    return crowd if beams > 1 and programs >= CROWD else USUAL
 
 
 def _parts(programs: int, places: int) -> int:
@@ -203,19 +222,26 @@ def scored(q, k, scale, TILE: tl.constexpr):
 @jit
 def look_back(
     q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
-    BEAMS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, PLACES: tl.constexpr,
+    BEAMS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, PLACES: tl.constexpr, SKIPS: tl.constexpr,
 ):  # fmt: skip
     """At the places of a head from `low` on, below `high`, that were written before."""
     for start in range(low, high, PLACES):
         place = start + tl.arange(0, PLACES)
         there = place < high
-        inside = there[:, None] & (cell < WIDTH)[None, :]
+        seen = (beam < BEAMS)[:, None] & there[None, :]
+        read = there
+        if SKIPS:  # what somebody sees
+            hides = tl.load(hidden + row[:, None] * (capacity * BEAMS) + place[None, :], mask=seen, other=float("-inf"))
+            read = tl.max(hides.to(tl.float32), axis=0) > float("-inf")
+        inside = read[:, None] & (cell < WIDTH)[None, :]
         stored = cache + place[:, None] * WIDTH + cell[None, :]
         old = tl.load(keys + stored, mask=inside, other=0.0)
         scores = scored(q, old.to(q.dtype), scale, TILE)
-        seen = (beam < BEAMS)[:, None] & there[None, :]
         if BEAMS > 1:  # a single one sees all that it wrote
-            hides = tl.load(hidden + row[:, None] * (capacity * BEAMS) + place[None, :], mask=seen, other=float("-inf"))
+            if not SKIPS:
+                hides = tl.load(
+                    hidden + row[:, None] * (capacity * BEAMS) + place[None, :], mask=seen, other=float("-inf")
+                )
             scores += hides.to(tl.float32)
         else:
             scores = tl.where(seen, scores, float("-inf"))
@@ -287,6 +313,7 @@ def _attend_cache(
     TILE: tl.constexpr,
     CELLS: tl.constexpr,
     PLACES: tl.constexpr,
+    SKIPS: tl.constexpr,
     EARLY: tl.constexpr,
 ):
     ready(EARLY)
@@ -317,7 +344,7 @@ def _attend_cache(
     high = tl.minimum(places, low + share)
     best, total, mixed = look_back(
         q, keys, values, hidden, cache, row, beam, cell, low, high, capacity, scale, best, total, mixed,
-        BEAMS, WIDTH, TILE, PLACES,
+        BEAMS, WIDTH, TILE, PLACES, SKIPS,
     )  # fmt: skip
     rows = tl.num_programs(0) * BEAMS
     given(out, sums, part, row, head, beam, cell, best, total, mixed, rows, HEADS, WIDTH, PARTS, BEAMS)

@@ -184,7 +184,7 @@ def _attend_text(
     row = sentence * BEAMS + beam
     best, share, mixed = look_back(
         q, keys, values, hidden, cache, row, beam, cell, 0, at * BEAMS, capacity, scale, best, share, v.to(tl.float32),
-        BEAMS, HEAD, TILE, PLACES,
+        BEAMS, HEAD, TILE, PLACES, False,
     )  # fmt: skip
     mixed = mixed / share[:, None]
     give_part(
