@@ -33,7 +33,7 @@ from looking_logits_tiles import NO_TIME, seconds
 from regard.core.processors import processors
 from regard.layers.decoding import attention
 from regard.layers.decoding.attention import Cut
-from regard.layers.training.tiles import bound_to
+from regard.layers.decoding.triton_here import bound_to, power_of_2
 
 CACHE = 200 << 20  # bytes that inputs should have together
 SHOWN = 6
@@ -104,12 +104,14 @@ def over(s: argparse.Namespace, device: torch.device, low: torch.dtype) -> Kind:
         )
         for _ in range(copies)
     ]
-    cuts = [Cut(*one) for one in itertools.product((64, 32, 16), (2, 1, 4), (2, 1, 3))]
-    return Kind("over", attention.attend_memory, attention._attend_memory_plainly, [given], first(attention.OVER, cuts))
+    whole = max(16, power_of_2(s.source))  # more places in a turn are the same program
+    cuts = [Cut(min(places, whole), *rest) for places in (64, 16) for rest in itertools.product((2, 1, 4), (2, 1, 3))]
+    now = attention.OVER._replace(places=min(attention.OVER.places, whole))
+    return Kind("over", attention.attend_memory, attention._attend_memory_plainly, [given], first(now, cuts))
 
 
 def first(now: Cut, others: list[Cut]) -> list[Cut]:
-    return [now, *(cut for cut in others if cut != now)]
+    return list(dict.fromkeys([now, *others]))
 
 
 def taken(kind: Kind, cut: Cut) -> Callable[..., Tensor]:

@@ -34,6 +34,7 @@ from regard.layers.decoding.kernel_choice import Kernels, using
 from regard.layers.decoding.looking_logits import Tiles
 from regard.layers.decoding.many_logits import many_logits
 from regard.layers.decoding.products import Linear
+from regard.layers.decoding.triton_here import bound_to
 from regard.layers.decoding.vocabulary import Logits
 
 CACHE = 200 << 20  # bytes that inputs should have together
@@ -139,7 +140,8 @@ def measure(s: argparse.Namespace, until: float, compile_until: float) -> list[d
             return f"{type(error).__name__}: {error}"[:200]
         return "" if difference <= (0.02 if numbers == 2 else 1e-4) else f"another result, by {difference:.3g}"
 
-    with ThreadPoolExecutor(processors() if device.type == "cuda" else 1) as pool:
+    threads = processors() if device.type == "cuda" else 1
+    with ThreadPoolExecutor(threads, initializer=bound_to, initargs=(device,)) as pool:
         wrong = dict(zip(ways, pool.map(compiled, ways.values()), strict=True))
     rows = []
     for name, way in ways.items():

@@ -5,9 +5,10 @@
 DIR is what the recipe reads (`data.folder`). First, without training (--steps 0: no more than that): batches of an epoch and their
 shapes as a GPU has them, and how much of all places is text. Then each turn has two runs, one after the other, on the same text and
 from the same first weights, each in a process of its own that finds no compiled code. Told are the target tokens a second without
-padding (the median over the second half of the log), the seconds until step 50 is done (compiling and recording included), and the
-loss of the validation text in the end: after as many steps, of which packed ones have read more. One JSON line for each, a table
-last.
+padding (the median over the second half of the log), the seconds of the loop until step 50 is done (recordings and what is
+compiled in it included; kernels that are tried are compiled before), and the loss of the validation text in the end: after as many
+steps, of
+which packed ones have read more. One JSON line for each, a table last.
 """
 
 from __future__ import annotations

@@ -74,12 +74,11 @@ def longest_to_pack(config: TrainConfig, text: TrainingText, several: bool, long
         "model": longest < ROOMS[0],
     }
     why = next((WHY_NOT[name] for name, holds in reasons.items() if holds), "")
-    if config.packed == "auto" and isinstance(text, PairText) and not _alike(text.store):
+    if config.packed is True and why:
+        return 0, why
+    if why or (config.packed == "auto" and not _alike(cast(PairText, text).store)):
         return 0, ""
-    rooms = [room for room in ROOMS if room <= min(longest, config.batch_tokens)]
-    if why:
-        return 0, why if config.packed is True else ""
-    return rooms[-1], ""
+    return max(room for room in ROOMS if room <= min(longest, config.batch_tokens)), ""
 
 
 def _alike(store: TokenStore) -> bool:

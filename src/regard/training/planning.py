@@ -141,7 +141,6 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
     if pipeline > each:
         notes.append("Batches are prepared more slowly than steps are taken: raise train.workers.")
     each = max(each, pipeline)
-    fused = getattr(trainer.gradients, "fused", False)
     if packed:
         notes.append(
             "Measured on padded batches: packed ones (train.packed) are fuller, so there are fewer of them to a text."
@@ -159,7 +158,7 @@ def _tried(trainer: Trainer, folder: Path, seconds: float, fit: bool) -> Plan:
         parameters=sum(p.numel() for p in trainer.model.parameters()),
         vocabulary=(int(vocabulary.get("source", 0)), len(labels) if labels else int(vocabulary.get("target", 0))),
         device=device_name(trainer.device),
-        fused=fused,
+        fused=getattr(trainer.gradients, "fused", False),
         compiled=getattr(trainer.gradients, "compiled", False),
         steps=config.steps,
         batch_tokens=config.batch_tokens,

@@ -79,6 +79,15 @@ def power_of_2(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
+def bound_to(device: torch.device) -> None:
+    """Makes the device's context that of this thread, which has none before it has launched anything by torch.
+
+    What Triton asks of the driver before a launch (descriptors of tensors) needs one.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **named: Any) -> None:
     """Runs a kernel that calls `ready`."""
     early = chosen().early

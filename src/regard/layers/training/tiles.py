@@ -45,15 +45,6 @@ def on_device(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
-def bound_to(device: torch.device) -> None:
-    """Makes the device's context that of this thread, which has none before it has launched anything by torch.
-
-    What Triton asks of the driver before a launch (descriptors of tensors) needs one.
-    """
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def on_device_of(tensor: Tensor) -> AbstractContextManager:
     return on_device(tensor.device)
 

@@ -21,7 +21,7 @@ from regard.core.types import Spans
 from regard.layers.attention.relative import Layout
 from regard.layers.attention.relative.rotary import turns
 from regard.layers.decoding.products import Norm
-from regard.layers.decoding.triton_here import usable
+from regard.layers.decoding.triton_here import bound_to, usable
 from regard.layers.training import short_attention
 from regard.layers.training.activations import activation_backward, summed
 from regard.layers.training.dropped import dropped_gradient
@@ -30,7 +30,7 @@ from regard.layers.training.library_attention import copy_heads
 from regard.layers.training.norms import Dropout, add_and_norm, norm_backward
 from regard.layers.training.relu_product import product_through_relu
 from regard.layers.training.short_attention import attention_backward, attention_forward
-from regard.layers.training.tiles import bound_to, on_device
+from regard.layers.training.tiles import on_device
 from regard.layers.training.turned import Turning, turn_queries_and_keys
 
 MOST_APART = (
